@@ -2,7 +2,9 @@ package options
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -104,5 +106,8 @@ func TestEachOptionAcceptsExactlyTheDocumentedValues(t *testing.T) {
 func TestTheDefaultIDIsDifferentEachTime(t *testing.T) {
 	one, other := New[Option](nil), New[Option](nil)
 	assert.NotEqual(t, one.ID, other.ID)
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(one.ID, fmt.Sprintf("%s/%d/", host, os.Getpid())), "%s: an operator finds the process by its id", one.ID)
 	assert.Len(t, strings.Split(one.ID, "/"), 3)
 }
