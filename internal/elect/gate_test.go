@@ -98,8 +98,6 @@ func full(t *testing.T) (*Gate, func()) {
 	return g, p.leave
 }
 
-// Urgent claims come first, then the first waiters of queues, then the others in the order of their arrival, but the owners
-// take turns. Every fourth place goes to the claim that has waited longest, so that none waits for ever.
 // If even the claims that go alone abort, the gate lets one at a time pass, not all.
 func TestAGateWhoseClaimsAllAbortStaysLimited(t *testing.T) {
 	var g Gate
@@ -110,6 +108,53 @@ func TestAGateWhoseClaimsAllAbortStaysLimited(t *testing.T) {
 	assert.Equal(t, 1, g.limit)
 }
 
+// A limit is doubled after 16 samples in which claims had to wait and none was wasted, but not sooner. Other samples do not count: one
+// bad hour must not slow down the claims of a process for the rest of its life, and a good minute must not make them collide again.
+func TestALimitRisesOnceClaimsHaveWaitedForLongAndNoneWasWasted(t *testing.T) {
+	g := &Gate{limit: 3}
+	samples := func(n, of, vain int, waited bool) {
+		for range n {
+			before := g.limit
+			g.waited, g.most = waited, 7
+			for i := range of {
+				require.Equal(t, before, g.limit, "within a sample")
+				if i < vain {
+					g.count(1)
+				} else {
+					g.count(0)
+				}
+			}
+			require.Zero(t, g.ended)
+		}
+	}
+	samples(15, 8, 0, true)
+	samples(20, 8, 0, false) // nobody waited
+	samples(20, 8, 1, true)  // not calm, but not worse than before
+	assert.Equal(t, 3, g.limit)
+	samples(1, 8, 0, true)
+	assert.Equal(t, 6, g.limit)
+	samples(15, 8, 0, true)
+	assert.Equal(t, 6, g.limit)
+	samples(1, 8, 2, true)
+	assert.Equal(t, 7*6/8, g.limit, "what went well of those in flight")
+	samples(15, 8, 0, true)
+	assert.Equal(t, 5, g.limit)
+	samples(1, 8, 0, true)
+	assert.Equal(t, 10, g.limit)
+	samples(16, 10, 0, true)
+	assert.Equal(t, 20, g.limit)
+	samples(16, 20, 0, true)
+	assert.Equal(t, 40, g.limit)
+	samples(16, 40, 0, true)
+	assert.Equal(t, 80, g.limit)
+	samples(16, 64, 0, true)
+	assert.Equal(t, 160, g.limit)
+	samples(1, 64, 64, true)
+	assert.Equal(t, 1, g.limit, "one claim can always go")
+}
+
+// Urgent claims come first, then the first waiters of queues, then the others in the order of their arrival, but the owners
+// take turns. Every fourth place goes to the claim that has waited longest, so that none waits for ever.
 func TestPlacesAreGivenInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, leave := full(t)
