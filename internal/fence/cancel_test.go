@@ -77,3 +77,21 @@ func TestADiscardedCommitIsNotRepeatedForACallerThatHasGivenUp(t *testing.T) {
 		assert.LessOrEqual(t, len(s.commits), 4)
 	})
 }
+
+// Whether a refused commit was fenced is found out within seconds, even if the caller itself has no time limit: Spanner may not answer
+// the read, and the caller then gets the error of its commit.
+func TestACheckWhetherALockIsLostHasALimitOfItsOwn(t *testing.T) {
+	for name, try := range ways {
+		if name == "a transaction that reads" {
+			continue // whose own reads have no limit
+		}
+		t.Run(name, func(t *testing.T) {
+			s, db := serve(t, own)
+			_, err := try(t.Context(), behind(db, "a"))
+			require.ErrorIs(t, err, fence.ErrFenced)
+			require.Len(t, s.reads, 1)
+			assert.LessOrEqual(t, s.longest, 2*time.Second)
+			assert.Greater(t, s.longest, time.Second)
+		})
+	}
+}

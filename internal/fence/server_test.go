@@ -41,6 +41,7 @@ type server struct {
 	commits []*sppb.CommitRequest
 	begins  []*sppb.TransactionOptions // the options of read-write transactions
 	reads   []*sppb.ReadRequest
+	longest time.Duration // the longest time for which a caller waits for a read
 }
 
 // serve returns a server with these rows, and a client that is connected to it.
@@ -124,6 +125,11 @@ func (s *server) StreamingRead(req *sppb.ReadRequest, stream sppb.Spanner_Stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads = append(s.reads, req)
+	if until, limited := stream.Context().Deadline(); limited {
+		s.longest = max(s.longest, time.Until(until))
+	} else {
+		s.longest = time.Hour
+	}
 	if s.read != nil {
 		if err := s.read(req.GetTable()); err != nil {
 			return err
