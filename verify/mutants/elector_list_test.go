@@ -49,6 +49,9 @@ var electorMutants = of(".",
 	one("a candidate that rests is a successor", "TestACandidateThatRestsIsNobodysSuccessor", "internal/elect/handover.go",
 		"c.restsFor(s.Name) <= 0", "c.coolDown.Left(c.Clock) <= 0"),
 
+	one("followers are not told that their leader is leaving", "TestFollowersAreToldThatTheirLeaderIsLeaving", leadGo,
+		"\tl.book.Leaving()\n", ""),
+
 	// A suspension is no sickness, and a stop is said in time.
 	one("health counts suspended time for work that hangs", suspended, healthGo,
 		"l.config.Clock.Now().Ran(v.canceled)", "l.config.Clock.Now().Since(v.canceled)"),

@@ -18,6 +18,8 @@ const (
 	rowsAnew          = "TestASuccessBeginsTheRowsAnew"
 	announcedEnd      = "TestAnAnnouncementEndsWithRunUnlessThatIsAnnounced"
 	stepDownAtEnd     = "TestAStepDownAtTheEndOfATermIsAnswered"
+	newTerms          = "TestANewTermsDeadlineCountsFromBeforeTheRequestThatWonIt"
+	deadlines         = "TestADeadlineCountsFromTheSendingOfTheLastHeartbeatThatWasAcknowledged"
 	disownsNothing    = "TestACandidateThatKnowsWhatBecameOfItsClaimDisownsNothing"
 
 	heldGo      = "lock/held.go"
@@ -147,6 +149,32 @@ var (
 	)
 
 	electMutants = of("./internal/elect",
+		one("the lease counts from the answer to the heartbeat that decides", newTerms, electGo,
+			"\t\t\tsent = c.Clock.Now()\n\t\t\tanswer := c.try(running, heartbeat)\n", "\t\t\tanswer := c.try(running, heartbeat)\n\t\t\tsent = c.Clock.Now()\n"),
+		one("the lease counts from the answer to the confirmation", newTerms, electGo,
+			"\treturn s.Store.Transact(ctx, step, func(ctx context.Context, r table.Reader) ([]table.Write, error) {\n\t\twrites, err := fn(ctx, r)\n\t\ts.sent()\n",
+			"\tdefer s.sent()\n\treturn s.Store.Transact(ctx, step, func(ctx context.Context, r table.Reader) ([]table.Write, error) {\n\t\twrites, err := fn(ctx, r)\n"),
+		one("the lease counts from the last attempt at a claim", newTerms, electFreeGo,
+			"\t\terr := c.try(running, func(ctx context.Context) error { return c.on.ClaimFree", "\t\tsent = c.Clock.Now()\n\t\terr := c.try(running, func(ctx context.Context) error { return c.on.ClaimFree"),
+		one("the lease counts from the answer to a claim's heartbeat", newTerms, electFreeGo,
+			"\treturn err == nil, beat, err\n", "\treturn err == nil, c.Clock.Now(), err\n"),
+		one("a claim that may have been confirmed is left as it is", newTerms, electGo,
+			" && !errors.Is(err, errUnknown)", ""),
+		one("a confirmation takes longer than the lease", newTerms, electGo,
+			"context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)", "context.WithTimeout(context.WithoutCancel(ctx), time.Hour)"),
+		one("a cool-down begins after the withdrawal", newTerms, electGo,
+			"\tc.cool(length)\n\tc.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, c.names...) })\n",
+			"\tc.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, c.names...) })\n\tc.cool(length)\n"),
+		one("a heartbeat counts from its answer", deadlines, keepGo,
+			"k.extend(a.sent)", "k.extend(k.clock.Now())"),
+		one("a heartbeat may arrive after the deadline", deadlines, keepGo,
+			"context.WithTimeout(a, min(left, max(", "context.WithTimeout(a, min(max("),
+		one("a failure is forgotten because another heartbeat is sent", deadlines, keepGo,
+			"if n > 0 && before[n-1].err == nil {", "if n > 0 {"),
+		one("followers poll by their own lease while a leader leaves", "TestAFollowerOfALeavingHolderPollsAsOftenAsItsRoleRequires", electHandoverGo,
+			"lease, since := s.LeaseRecord.Lease, ", "lease, since := c.LeaseRecord.Lease, "),
+		one("a limit that never rises again", "TestALimitRisesOnceClaimsHaveWaitedForLongAndNoneWasWasted", gateGo,
+			"case g.vain == 0 && g.waited:", "case g.vain < 0:"),
 		one("a claim at the head of the queue can't give up", "TestAGateLosesNoPlaceAndNoClaim", "internal/elect/gate.go",
 			"p.waiting, p); i >= 0 {", "p.waiting, p); i > 0 {"),
 		one("the limit follows from the last number of claims in flight", "TestAGateLosesNoPlaceAndNoClaim", "internal/elect/gate.go",
