@@ -131,7 +131,10 @@ func TestADeadlineCountsFromTheSendingOfTheLastHeartbeatThatWasAcknowledged(t *t
 			k := &Keeper{Term: term, Interval: lease / 3, Notify: w.notify}
 			k.Start()
 			for range 200 {
-				time.Sleep(time.Duration(w.Int64N(int64(lease / 5))))
+				w.mu.Lock()
+				pause := time.Duration(w.Int64N(int64(lease / 5)))
+				w.mu.Unlock()
+				time.Sleep(pause)
 				synctest.Wait()
 				w.mu.Lock()
 				if seed%3 == 0 && w.IntN(50) == 0 && w.stalled.IsZero() && time.Now().Before(w.deadline) && w.lost == nil {
