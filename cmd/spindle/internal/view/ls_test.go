@@ -412,6 +412,7 @@ PARTITION  STATE  TOKEN      SINCE  SLOT  HOLDER
 	}{{"released", 7}, {"paused", 4}, {"held", 9}, {"orphaned", 2}, {"held,released", 11}} {
 		assert.Equal(t, c.lines, strings.Count(printed(t, wholeGroup(), "--group", "orders", "--state", c.state), "\n"), "an empty line is between two tables only: %s", c.state)
 	}
+	assert.Equal(t, 4, strings.Count(printed(t, wholeGroup()[:1], "--group", "orders"), "\n"), "it has no partition")
 	ls, err := lsOf("--group", "orders")
 	require.NoError(t, err)
 	out, said := captured(t, func() {
@@ -455,7 +456,8 @@ func TestWhatCanNotBeReadIsSaidBesideATable(t *testing.T) {
 		})
 		assert.Empty(t, said)
 	}
-	assert.Empty(t, printed(t, nil, "-o", "json"), "a program reads no message")
+	out, said := captured(t, func() { assert.Empty(t, printed(t, nil, "-o", "json")) })
+	assert.Empty(t, out+said, "a program reads no message")
 }
 
 // full is a disk on which there is no room.
