@@ -108,7 +108,7 @@ func eachState(t *testing.T, tab table.Table) (states map[string]operator.State,
 }
 
 // Ls lists each lock that the command line asks for, and no other: a script that acts on the list must not miss one. This
-// includes what the table is asked for, because most requests leave out the locks that nobody uses.
+// includes what the table is asked for, because most requests leave out the locks that nobody uses. It is so for --watch too.
 func TestLsListsExactlyWhatItIsAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := table.Table{Store: &memstore.Store{}}
@@ -141,7 +141,11 @@ func TestLsListsExactlyWhatItIsAskedFor(t *testing.T) {
 					require.NoError(t, err)
 					found, _, err := operator.List(t.Context(), tab, ls.selected.prefix, ls.selected.idle())
 					require.NoError(t, err)
-					require.Equal(t, want, each(ls.entries(found), func(e model.Entry) string { return e.Name }), "ls %q", args)
+					watched, _, err := ls.follow(nil).read(t.Context(), tab)
+					require.NoError(t, err)
+					for _, found := range [][]operator.Listing{found, watched} {
+						require.Equal(t, want, each(ls.entries(found), func(e model.Entry) string { return e.Name }), "ls %q", args)
+					}
 				}
 			}
 		}
