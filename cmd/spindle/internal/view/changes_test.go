@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -133,5 +134,179 @@ func TestAMemberComesAndGoes(t *testing.T) {
 			}
 		}
 		assert.Equal(t, c.want, told, "%+v", c.seen)
+	}
+}
+
+// inUTC returns the changes with comparable times.
+func inUTC(all []change) []change {
+	for i := range all {
+		all[i].At = all[i].At.UTC()
+	}
+	return all
+}
+
+// A line of watch begins with the time of the change, by Spanner's clock and as exactly as the table shows it: the begin of
+// a term, the end of a lease, or a release, and only otherwise the time of the read. Programs get the lock as it is now.
+func TestEachChangeSaysWhenItHappened(t *testing.T) {
+	l := commandtest.Held("x", "a", at(100), at(103), commandtest.Lease)
+	l.At = at(104)
+	changed := func(change func(l *operator.Listing)) operator.Listing {
+		record := *l.LeaseRecord
+		l := l
+		l.LeaseRecord = &record
+		change(&l)
+		return l
+	}
+	claimed := changed(func(l *operator.Listing) { l.LeaseRecord = nil })
+	leaving := changed(func(l *operator.Listing) { l.Writer, l.LeaseRecord.ID, l.At = "", "a", at(105) })
+	expired := changed(func(l *operator.Listing) { l.At = at(150) })
+	free := changed(func(l *operator.Listing) { l.Exists = false })
+	orphaned := changed(func(l *operator.Listing) { l.Exists, l.OrphanLeases = false, map[table.Token]table.LeaseRecord{7: {}} })
+	next := changed(func(l *operator.Listing) {
+		l.Token, l.Heartbeat, l.Writer, l.At = table.TokenAt(at(120)), at(121), "b", at(122)
+	})
+	began := changed(func(l *operator.Listing) {
+		l.Token, l.Heartbeat, l.Began, l.At = table.TokenAt(at(110)), at(121), at(119), at(122)
+	})
+	nextLeaves := changed(func(l *operator.Listing) {
+		l.Token, l.Heartbeat, l.Writer, l.LeaseRecord.ID, l.At = table.TokenAt(at(120)), at(121), "", "b", at(122)
+	})
+	nextExpired := changed(func(l *operator.Listing) { l.Token, l.Heartbeat, l.At = table.TokenAt(at(120)), at(121), at(150) })
+	unreadable := changed(func(l *operator.Listing) { l.Unreadable = table.ErrNewer })
+	released := commandtest.FreeSince("x", at(106))
+	released.At = at(107)
+	freed := released
+	freed.Freed = at(106.5)
+	again := commandtest.FreeSince("x", at(108))
+	again.At = at(109)
+	never := operator.Listing{}
+	for i, c := range []struct {
+		was, now operator.Listing
+		at       float64
+	}{
+		{never, l, 100}, {never, claimed, 100}, {never, leaving, 100}, {never, expired, 113}, {never, released, 106}, {never, freed, 106.5}, {never, began, 119}, {never, orphaned, 104}, {never, unreadable, 104},
+		{claimed, l, 104}, {l, leaving, 105}, {l, expired, 113}, {leaving, expired, 113}, {expired, l, 104}, {l, unreadable, 104}, {l, orphaned, 104},
+		{l, released, 106}, {leaving, freed, 106.5}, {released, again, 108}, {claimed, released, 106},
+		{l, next, 120}, {released, next, 120}, {expired, began, 119}, {l, nextLeaves, 120}, {l, nextExpired, 131}, {released, claimed, 100}, {l, free, 104},
+	} {
+		var s story
+		if c.was.Name != "" {
+			s.next([]operator.Listing{c.was}, nil, c.was.At)
+		}
+		got := inUTC(s.next([]operator.Listing{c.now}, nil, at(1000)))
+		text := model.Change(c.now)
+		if c.now.State() == operator.Free {
+			text = gone
+		}
+		assert.Equal(t, []change{{at(c.at).UTC(), "x", c.now.State(), text, model.JSONOf(c.now)}}, got, "case %d", i)
+		assert.Empty(t, s.next([]operator.Listing{c.now}, nil, at(1001)))
+	}
+	var s story
+	s.next([]operator.Listing{l}, nil, at(104))
+	lost := operator.Listing{Observation: table.Observation{Name: "x", At: at(1000)}}
+	assert.Equal(t, []change{{at(1000).UTC(), "x", operator.Free, gone, model.JSONOf(lost)}}, inUTC(s.next(nil, nil, at(1000))))
+}
+
+// Members are told of like locks, with the times of their terms.
+func TestAChangeOfAMemberSaysWhenItHappened(t *testing.T) {
+	m := commandtest.MemberOf(1, "m", at(100), at(103))
+	m.LeaseRecord.ID, m.LeaseRecord.Value = "m", "here"
+	leaving, late, left := m, m, commandtest.FreeSince(m.Name, at(106))
+	leaving.Writer, leaving.At = "", at(105)
+	late.At = at(200)
+	var s story
+	for i, step := range []struct {
+		l     operator.Listing
+		at    float64
+		state operator.State
+		text  string
+	}{
+		{m, 100, operator.Held, "joined by m, token 100000000, value here"}, {late, 113, operator.Expired, "expired, 10s after the last heartbeat of m"},
+		{m, 103, operator.Held, "heard from again: m"}, {leaving, 105, operator.Leaving, "m is leaving"}, {left, 106, operator.Released, "left by m"},
+	} {
+		_, groups := model.Gather([]operator.Listing{step.l}, "")
+		assert.Equal(t, []change{{at(step.at).UTC(), m.Name, step.state, step.text, model.JSONOf(step.l)}}, inUTC(s.next(nil, groups, at(1000))), "step %d", i)
+	}
+}
+
+// The partitions that move from one member to another are counted, with the time of the last of them and the number of
+// those that have no holder now, in the words for people and in the object for programs.
+func TestAMoveSaysWhenItsLastPartitionMoved(t *testing.T) {
+	a, b := commandtest.MemberOf(0, "a", at(90), at(200)), commandtest.MemberOf(1, "b", at(91), at(200))
+	free := func(name string, since float64) operator.Listing {
+		l := commandtest.FreeSince(table.PartitionName("orders", name), at(since))
+		l.At = at(200)
+		return l
+	}
+	with := func(m operator.Listing, name string, token float64) operator.Listing {
+		return commandtest.PartitionWith(m, name, at(token))
+	}
+	paused := free("4", 150)
+	paused.Paused, paused.Member = true, table.LeaseRef{Name: a.Name, Token: a.Token}
+	var s story
+	tell := func(found ...operator.Listing) (told []change) {
+		_, groups := model.Gather(append([]operator.Listing{a, b}, found...), "")
+		for _, c := range inUTC(s.next(nil, groups, at(1000))) {
+			if c.Name == "orders/" {
+				told = append(told, c)
+			}
+		}
+		return told
+	}
+	moved := func(when float64, state operator.State, text string, n int, from, to string, without int) change {
+		return change{at(when).UTC(), "orders/", state, text, MoveJSON{"orders/", state, "orders", n, from, to, without, at(when).UTC()}}
+	}
+	assert.Equal(t, []change{moved(200, model.Partial, "1 partition without a holder", 1, "", "", 1), moved(104, model.Partial, "4 partitions held by a", 4, "", "a", 1)},
+		tell(with(a, "1", 101), with(a, "2", 104), with(a, "3", 102), with(a, "4", 103), free("5", 90)))
+	assert.Equal(t, []change{moved(113, operator.Held, "1 partition held by b", 1, "", "b", 0), moved(200, operator.Held, "1 partition without a holder, last held by a", 1, "a", "", 0), moved(119, operator.Held, "3 partitions moved from a to b", 3, "a", "b", 0)},
+		tell(with(b, "1", 112), with(b, "2", 119), with(b, "3", 115), paused, with(b, "5", 113)))
+	assert.Empty(t, tell(with(b, "1", 112), with(b, "2", 119), with(b, "3", 115), paused, with(b, "5", 113)))
+	assert.Equal(t, []change{moved(122, model.Partial, "1 partition taken again by a", 1, "a", "a", 1), moved(200, model.Partial, "1 partition without a holder, last held by b", 1, "b", "", 1), moved(125, model.Partial, "1 partition moved from b to a", 1, "b", "a", 1), moved(124, model.Partial, "1 partition taken again by b", 1, "b", "b", 1)},
+		tell(with(a, "1", 125), with(b, "2", 124), free("3", 123), with(a, "4", 122), with(b, "5", 113)))
+	assert.Equal(t, []change{moved(130, operator.Held, "1 partition moved from b to a", 1, "b", "a", 0)},
+		tell(with(a, "1", 125), with(b, "2", 124), with(a, "3", 130), with(a, "4", 122), with(b, "5", 113)))
+}
+
+// Whatever happens to partitions between reads, watch tells of each one that has a new term, or none any more, exactly
+// once, and names the member that had it last: compared with the terms of each partition, for random histories.
+func TestEachMoveOfAPartitionIsCountedOnce(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	members := []operator.Listing{commandtest.MemberOf(0, "a", at(10), at(900)), commandtest.MemberOf(1, "b", at(11), at(900)), commandtest.MemberOf(2, "c", at(12), at(900))}
+	const partitions = 6
+	for range 200 {
+		var s story
+		var now [partitions]operator.Listing
+		holder, had := [partitions]string{}, [partitions]string{}
+		for step := range 10 {
+			want := map[move]int{}
+			for i := range now {
+				name := fmt.Sprint(i)
+				switch random.IntN(3) {
+				case 0:
+					m := members[random.IntN(3)]
+					now[i] = commandtest.PartitionWith(m, name, at(float64(100+step)))
+					want[move{had[i], m.Writer}]++
+					holder[i], had[i] = m.Writer, m.Writer
+				case 1:
+					if step == 0 || holder[i] != "" {
+						want[move{had[i], ""}]++
+					}
+					now[i], holder[i] = commandtest.FreeSince(table.PartitionName("orders", name), at(float64(100+step))), ""
+				default:
+					if step == 0 {
+						now[i] = commandtest.FreeSince(table.PartitionName("orders", name), at(50))
+						want[move{}]++
+					}
+				}
+			}
+			_, groups := model.Gather(slices.Concat(members, now[:]), "")
+			got := map[move]int{}
+			for _, c := range s.next(nil, groups, at(1000)) {
+				if j, ok := c.JSON.(MoveJSON); ok {
+					got[move{j.From, j.To}] = j.Moved
+				}
+			}
+			assert.Equal(t, want, got)
+		}
 	}
 }
