@@ -1,10 +1,12 @@
 package terminal
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -83,5 +85,142 @@ func TestDroppedMessagesAreReportedInTheFormatOfTheOthers(t *testing.T) {
 			reported = reported || j.Level == "WARN" && strings.HasPrefix(j.Msg, "dropped ")
 		}
 		assert.True(t, reported)
+	})
+}
+
+// Each message is one line in the order in which it was said, in text as in JSON, also if it is written in the background
+// while the next one is made, and then directly.
+func TestMessagesAreWrittenWholeAndInOrder(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		for _, timed := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				in, out := io.Pipe()
+				j := NewJournal(out)
+				require.NoError(t, j.Format.Set(format))
+				if timed {
+					j.Time()
+				}
+				attach := j.Detach()
+				long := strings.Repeat("x", 20)
+				for n := range 20 {
+					j.Log(slog.LevelWarn, fmt.Sprintf("message %d %s\x1b", n, long[:20-n]), slog.Int("n", n), slog.String("lock", "a\x1b"))
+				}
+				var all bytes.Buffer
+				read := make(chan struct{})
+				go func() {
+					defer close(read)
+					_, _ = io.Copy(&all, in)
+				}()
+				attach()
+				j.Log(slog.LevelInfo, "message 20 \x1b")
+				j.Flush()
+				_ = out.Close()
+				<-read
+				lines := strings.Split(strings.TrimSuffix(all.String(), "\n"), "\n")
+				require.Len(t, lines, 21)
+				for n, line := range lines {
+					text := fmt.Sprintf("message %d %s", n, long[:20-n])
+					if format == "text" {
+						want := "spindle: " + text + `\x1b`
+						if timed {
+							want = "2000-01-01T00:00:00.000Z " + want
+						}
+						require.Equal(t, want, line)
+						continue
+					}
+					require.NotContains(t, line, "\x1b")
+					var m struct {
+						Time             time.Time
+						Level, Msg, Lock string
+						N                int
+					}
+					require.NoError(t, json.Unmarshal([]byte(line), &m))
+					require.Equal(t, text+"\x1b", m.Msg)
+					require.Equal(t, map[bool]string{true: "WARN", false: "INFO"}[n < 20], m.Level)
+					require.True(t, m.Time.Equal(time.Now()))
+					if n < 20 {
+						require.Equal(t, []any{n, "a\x1b"}, []any{m.N, m.Lock})
+					}
+				}
+			})
+		}
+	}
+}
+
+// Messages are dropped only if there is no room for them, and each that was dropped is counted once, before what is said
+// after it.
+func TestDroppedMessagesAreCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, out := io.Pipe()
+		j := NewJournal(out)
+		attach := j.Detach()
+		said := 0
+		say := func(n int) {
+			for range n {
+				said++
+				j.Log(0, fmt.Sprint("message ", said))
+			}
+		}
+		lines := bufio.NewScanner(in)
+		reads := func(want string) {
+			t.Helper()
+			require.True(t, lines.Scan())
+			require.Equal(t, "spindle: "+want, lines.Text())
+			synctest.Wait()
+		}
+		say(1)
+		synctest.Wait() // until it is being written
+		say(room)
+		reads("message 1")
+		reads("message 2")
+		say(2) // there is room for two
+		for n := 3; n <= room+3; n++ {
+			reads(fmt.Sprint("message ", n))
+		}
+		for range 2 {
+			first := said + 1
+			say(1)
+			synctest.Wait()
+			say(room + 1)
+			reads(fmt.Sprint("message ", first))
+			reads("dropped 1 message that nothing has read")
+			for n := first + 1; n <= first+room; n++ {
+				reads(fmt.Sprint("message ", n))
+			}
+		}
+		say(1)
+		reads(fmt.Sprint("message ", said))
+		attach()
+		_ = out.Close()
+	})
+}
+
+// A process that hands over to another waits for its messages, but no longer than a tenth of a second if nobody reads them,
+// and a journal that writes directly has none.
+func TestFlushWaitsForMessagesButNotForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, out := io.Pipe()
+		j := NewJournal(out)
+		attach := j.Detach()
+		takes := func(f func()) time.Duration {
+			began := time.Now()
+			f()
+			return time.Since(began)
+		}
+		assert.Zero(t, takes(j.Flush), "there are none")
+		j.Log(0, "one")
+		assert.Equal(t, 100*time.Millisecond, takes(j.Flush))
+		for range 2 * room {
+			j.Log(0, "more")
+		}
+		assert.Equal(t, 100*time.Millisecond, takes(j.Flush))
+		go func() {
+			time.Sleep(50 * time.Millisecond)
+			_, _ = io.Copy(io.Discard, in)
+		}()
+		assert.Equal(t, 50*time.Millisecond, takes(j.Flush))
+		attach()
+		assert.Zero(t, takes(j.Flush))
+		_ = out.Close()
 	})
 }
