@@ -101,9 +101,13 @@ func TestMessagesAreWrittenWholeAndInOrder(t *testing.T) {
 					j.Time()
 				}
 				attach := j.Detach()
+				line := []byte("spindle: a line\n")
+				_, err := j.out.Write(line)
+				require.NoError(t, err)
+				copy(line, "its caller uses it again")
 				long := strings.Repeat("x", 20)
 				for n := range 20 {
-					j.Log(slog.LevelWarn, fmt.Sprintf("message %d %s\x1b", n, long[:20-n]), slog.Int("n", n), slog.String("lock", "a\x1b"))
+					j.Log(slog.LevelWarn, fmt.Sprintf("message %d %s\u009b", n, long[:20-n]), slog.Int("n", n), slog.String("lock", "a\u202e"))
 				}
 				var all bytes.Buffer
 				read := make(chan struct{})
@@ -112,34 +116,35 @@ func TestMessagesAreWrittenWholeAndInOrder(t *testing.T) {
 					_, _ = io.Copy(&all, in)
 				}()
 				attach()
-				j.Log(slog.LevelInfo, "message 20 \x1b")
+				j.Log(slog.LevelInfo, "message 20 \u009b")
 				j.Flush()
 				_ = out.Close()
 				<-read
 				lines := strings.Split(strings.TrimSuffix(all.String(), "\n"), "\n")
-				require.Len(t, lines, 21)
-				for n, line := range lines {
+				require.Len(t, lines, 22)
+				require.Equal(t, "spindle: a line", lines[0])
+				for n, line := range lines[1:] {
 					text := fmt.Sprintf("message %d %s", n, long[:20-n])
 					if format == "text" {
-						want := "spindle: " + text + `\x1b`
+						want := "spindle: " + text + `\u009b`
 						if timed {
 							want = "2000-01-01T00:00:00.000Z " + want
 						}
 						require.Equal(t, want, line)
 						continue
 					}
-					require.NotContains(t, line, "\x1b")
+					require.False(t, strings.ContainsAny(line, "\u009b\u202e"), line)
 					var m struct {
 						Time             time.Time
 						Level, Msg, Lock string
 						N                int
 					}
 					require.NoError(t, json.Unmarshal([]byte(line), &m))
-					require.Equal(t, text+"\x1b", m.Msg)
+					require.Equal(t, text+"\u009b", m.Msg)
 					require.Equal(t, map[bool]string{true: "WARN", false: "INFO"}[n < 20], m.Level)
 					require.True(t, m.Time.Equal(time.Now()))
 					if n < 20 {
-						require.Equal(t, []any{n, "a\x1b"}, []any{m.N, m.Lock})
+						require.Equal(t, []any{n, "a\u202e"}, []any{m.N, m.Lock})
 					}
 				}
 			})
