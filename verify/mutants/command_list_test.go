@@ -266,6 +266,29 @@ var (
 			"if !failing.Swap(true) {", "if failing.Store(true); true {"),
 		one("watch says nothing of a look that hangs", "TestALookThatHangsIsSaidInWatch", followGo,
 			"\t\tlate := time.AfterFunc(f.patience", "\t\tlate := time.AfterFunc(time.Hour*1000"),
+		one("a signal does not end a read of watch", "TestAFollowerEndsAtOnce", followGo,
+			"f.once(ctx, t)", "f.once(context.WithoutCancel(ctx), t)"),
+		one("ls --watch does not say why a read has failed", "TestAReadOfAListThatTakesTooLongIsSaidWithItsReason", "cmd/spindle/internal/view/lswatch.go",
+			"patience: ls.Timeout + time.Second", "patience: ls.Timeout"),
+		one("ls --watch forgets released locks", "TestLsListsExactlyWhatItIsAskedFor", "cmd/spindle/internal/view/lswatch.go",
+			"ls.selected.prefix, ls.selected.idle())", "ls.selected.prefix, false)"),
+		one("the first of some moves gives the time of all", "TestAMoveSaysWhenItsLastPartitionMoved", "cmd/spindle/internal/view/changes.go",
+			"at.After(of.at)", "of.at.IsZero()"),
+		one("status asks a leaving holder's row for its id", "TestStatusAnswersWhoHoldsTheLock", "cmd/spindle/internal/view/status.go",
+			"!isHolder(l.Holder(), a.id)", "!isHolder(l.Writer, a.id)"),
+		one("a member has joined when it got its token", "TestMembersShowsWhoIsInTheGroup", "cmd/spindle/internal/view/members.go",
+			"cmp.Or(l.LeaseRecord.Since, l.Token)", "cmp.Or(l.Token, l.LeaseRecord.Since)"),
+	)
+
+	terminalMutants = of("./cmd/spindle/internal/terminal",
+		one("a second SIGHUP kills a command that is stopping", "TestASignalEndsACommandAndASecondOneKillsIt", "cmd/spindle/internal/terminal/exit.go",
+			"\t\t\tfor range hangUp {\n\t\t\t\tcancel()\n\t\t\t}\n", "\t\t\t<-hangUp\n\t\t\tsignal.Stop(hangUp)\n\t\t\tcancel()\n"),
+		one("programs inherit that SIGPIPE is ignored", "TestACommandOutlivesItsReaders", "cmd/spindle/internal/terminal/exit.go",
+			"signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)", "signal.Ignore(syscall.SIGPIPE)"),
+		one("a table that just fits is not one of single lines", "TestATableIsLaidOutAsWideAsTheTerminalIs", "cmd/spindle/internal/terminal/columns.go",
+			"c.widths[0]+rest+2+tail <= p.Width", "c.widths[0]+rest+2+tail < p.Width"),
+		one("a process can't end while nobody reads its messages", "TestFlushWaitsForMessagesButNotForLong", "cmd/spindle/internal/terminal/journal.go",
+			"\tcase o.lines <- written:\n\tcase <-late:\n\t\treturn false\n", "\tcase o.lines <- written:\n\tcase <-late:\n\t\treturn true\n"),
 	)
 
 	operateMutants = of("./cmd/spindle/internal/operate",
@@ -333,5 +356,5 @@ var (
 	)
 
 	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, modelMutants, competeMutants, operateMutants,
-		doctorMutants, viewMutants, databaseMutants, cliMutants)
+		doctorMutants, viewMutants, databaseMutants, cliMutants, terminalMutants)
 )

@@ -227,5 +227,15 @@ func TestFlushWaitsForMessagesButNotForLong(t *testing.T) {
 		attach()
 		assert.Zero(t, takes(j.Flush))
 		_ = out.Close()
+
+		_, out = io.Pipe() // nobody reads, and there is room for no message more
+		j = NewJournal(out)
+		attach = j.Detach()
+		for range 2 * room {
+			j.Log(0, "more")
+		}
+		assert.Equal(t, time.Second, takes(attach))
+		assert.Zero(t, takes(func() { j.Log(0, "the last one") }), "the process ends")
+		_ = out.Close()
 	})
 }

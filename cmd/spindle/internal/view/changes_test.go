@@ -310,3 +310,38 @@ func TestEachMoveOfAPartitionIsCountedOnce(t *testing.T) {
 		}
 	}
 }
+
+// Watch says of each part of a group what it is: a slot that was used between two reads was left by nobody whom it has seen, a
+// partition that is watched by its name is no member, and only a member that had expired is heard from again. Work that was
+// done under a lock whose row is gone is news.
+func TestWatchTakesNoPartForAnother(t *testing.T) {
+	m := commandtest.MemberOf(1, "m", at(100), at(103))
+	m.LeaseRecord.ID = "m"
+	leaving, slot, later := m, commandtest.FreeSince(m.Name, at(50)), commandtest.FreeSince(m.Name, at(90))
+	expired, next := m, commandtest.MemberOf(1, "n", at(190), at(200))
+	leaving.Writer, expired.At = "", at(150)
+	p := commandtest.PartitionWith(m, "17", at(104))
+	pLeaving, pFree := commandtest.PartitionWith(leaving, "17", at(104)), commandtest.FreeSince(p.Name, at(110))
+	done := operator.Listing{Observation: table.Observation{Name: "x", At: at(200)}, Done: table.Done{Due: table.Due{Key: "7"}, By: "w", At: at(190)}}
+	for i, c := range []struct {
+		prefix string
+		seen   []operator.Listing
+		want   []string
+	}{
+		{"", []operator.Listing{slot, later}, []string{"released"}},
+		{"", []operator.Listing{slot, m}, []string{"joined by m, token 100000000"}},
+		{"", []operator.Listing{expired, next}, []string{"expired, 10s after the last heartbeat of m", "joined by n, token 190000000"}},
+		{p.Name, []operator.Listing{p, pLeaving, pFree, p}, []string{"held by m, token 104000000", "leaving: m will release the lock once its work has ended", "released", "held by m, token 104000000"}},
+		{"", []operator.Listing{{Observation: table.Observation{Name: "other", At: at(100)}}, done}, []string{"free: it was never claimed, or its row was pruned", "free; last done: 7, 10s ago, by w"}},
+	} {
+		var s story
+		var told []string
+		for _, l := range c.seen {
+			locks, groups := model.Gather([]operator.Listing{l}, c.prefix)
+			for _, change := range s.next(locks, groups, at(300)) {
+				told = append(told, change.Text)
+			}
+		}
+		assert.Equal(t, c.want, told, "case %d", i)
+	}
+}
