@@ -237,17 +237,7 @@ func TestFlushWaitsForMessagesButNotForLong(t *testing.T) {
 			j.Log(0, "more")
 		}
 		assert.Equal(t, time.Second, takes(attach))
-		logged := make(chan struct{})
-		go func() {
-			defer close(logged)
-			j.Log(0, "the last one")
-		}()
-		synctest.Wait()
-		select {
-		case <-logged:
-		default:
-			assert.Fail(t, "the process can't end")
-		}
+		assert.NotEqual(t, out, j.out, "or the process could not say anything more, and not end")
 		_ = in.Close()
 	})
 }
