@@ -3,6 +3,7 @@ package table_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -215,6 +216,47 @@ func TestOnlyLocksWithFreeRowsAreClaimedWithout(t *testing.T) {
 	require.NoError(t, g.Release(t.Context(), claimed.Token, "a"))
 	_, ok = table.NewFreeClaim("id", table.LeaseRecord{Lease: freeLease, Nonce: "1"}, g.look("a")...)
 	assert.False(t, ok, "a lock that was released without a free row")
+}
+
+// A claim of several locks is open while all their free rows are there, and lost once one of them is gone, whichever it is. It is won
+// as long as one of the locks has the claim's own lease row, even if that of another was deleted.
+func TestTheOutcomeOfAClaimOfSeveralLocksIsThatOfAll(t *testing.T) {
+	ctx := t.Context()
+	names := []string{"a", "b", "c"}
+	for how, change := range map[string]func(g ground, name string){
+		"claimed":   func(g ground, name string) { _, err := g.Claim(ctx, "other", g.look(name)...); require.NoError(g, err) },
+		"held":      func(g ground, name string) { require.NoError(g, g.ClaimFree(ctx, g.claim("other", name))) },
+		"retracted": func(g ground, name string) { require.NoError(g, g.Retract(ctx, g.claim("other", name))) },
+		"pruned":    func(g ground, name string) { _, err := g.Prune(ctx, g.look(name)...); require.NoError(g, err) },
+	} {
+		for changed := range 1 << len(names) {
+			g := released(t, names...)
+			claim := g.claim("me", names...)
+			for i, name := range names {
+				if changed>>i&1 == 1 {
+					change(g, name)
+				}
+			}
+			if changed != 0 {
+				assert.Equal(t, table.Lost, g.outcome(claim), "%03b are %s", changed, how)
+				continue
+			}
+			assert.Equal(t, table.Open, g.outcome(claim))
+			require.NoError(t, g.ClaimFree(ctx, claim))
+			for gone := range 1 << len(names) {
+				rows, kept := g.store.Rows(), table.Table{Store: &memstore.Store{}}
+				for key, row := range rows {
+					if _, lock := table.RoleOf(key); gone>>slices.Index(names, lock)&1 == 0 {
+						require.NoError(t, kept.Store.Commit(ctx, "copy", []table.Write{{Kind: table.Insert, Name: key, Set: []table.Cell{
+							{Column: table.ColHeartbeat, Value: row.Heartbeat}, {Column: table.ColToken, Value: row.Token}, {Column: table.ColWriter, Value: row.Writer}}}}))
+					}
+				}
+				outcome, err := kept.Outcome(ctx, claim)
+				require.NoError(t, err)
+				assert.Equal(t, gone == 1<<len(names)-1, outcome != table.Won, "%03b are gone", gone)
+			}
+		}
+	}
 }
 
 // A process that uses the steps of an election sees the same as without free rows.

@@ -1,6 +1,9 @@
 package table_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,4 +125,90 @@ func TestAMemberThatIsGoneConfirmsNothing(t *testing.T) {
 		assert.ErrorIs(t, err, table.ErrMissing)
 		assert.Equal(t, before, store.Rows())
 	})
+}
+
+// Whatever is written under a token takes effect only while every lock is held under it, however the term of one of them has ended.
+// A store that does not say which row is missing makes no difference, and what it can't find while all are held ends no term.
+func TestNothingIsWrittenUnderATokenThatIsOver(t *testing.T) {
+	for end, over := range map[string]func(s scene, token table.Token){
+		"":         func(scene, table.Token) {},
+		"released": func(s scene, token table.Token) { require.NoError(s, s.Release(s.Context(), token, s.names...)) },
+		"released with a free row": func(s scene, token table.Token) {
+			require.NoError(s, s.ReleaseFree(s.Context(), token, time.Hour, s.names...))
+		},
+		"broken":                   func(s scene, token table.Token) { require.NoError(s, s.Break(s.Context(), token, s.names[0])) },
+		"claimed":                  func(s scene, _ table.Token) { s.claim() },
+		"confirmed again":          func(s scene, _ table.Token) { s.hold() },
+		"pruned":                   func(s scene, _ table.Token) { _, err := s.Prune(s.Context(), s.look()...); require.NoError(s, err) },
+		"its lease row is deleted": func(s scene, token table.Token) { drop(s.T, s.Table, table.LeaseKey(s.names[0], token)) },
+	} {
+		for what, act := range map[string]func(ctx context.Context, tab table.Table, token table.Token) error{
+			"Heartbeat": func(ctx context.Context, tab table.Table, token table.Token) error {
+				return tab.Heartbeat(ctx, token, "a", "b")
+			},
+			"Announce": func(ctx context.Context, tab table.Table, token table.Token) error {
+				return tab.Announce(ctx, token, "a", "b")
+			},
+			"Release": func(ctx context.Context, tab table.Table, token table.Token) error {
+				return tab.Release(ctx, token, "a", "b")
+			},
+			"ReleaseFree": func(ctx context.Context, tab table.Table, token table.Token) error {
+				return tab.ReleaseFree(ctx, token, time.Hour, "a", "b")
+			},
+			"Finish": func(ctx context.Context, tab table.Table, token table.Token) error {
+				return tab.Finish(ctx, token, time.Hour, "b", table.Due{Key: "7"}, "me")
+			},
+			"Record": func(ctx context.Context, tab table.Table, token table.Token) error {
+				err := tab.Store.Commit(ctx, "record", table.Record("b", token, table.Due{Key: "7"}, "me"))
+				if errors.Is(err, table.ErrMissing) || errors.Is(err, table.ErrNotFound) {
+					return table.ErrSuperseded
+				}
+				return err
+			},
+			"Break": func(ctx context.Context, tab table.Table, token table.Token) error { return tab.Break(ctx, token, "b") },
+			"Succeed": func(ctx context.Context, tab table.Table, token table.Token) error {
+				return tab.Succeed(ctx, "me", "b", token)
+			},
+			"Ask": func(ctx context.Context, tab table.Table, token table.Token) error {
+				return tab.Ask(ctx, table.ByOperator, "b", token)
+			},
+			"Asked": func(ctx context.Context, tab table.Table, token table.Token) error {
+				_, _, err := tab.Asked(ctx, "b", token)
+				return err
+			},
+			"Weigh": func(ctx context.Context, tab table.Table, token table.Token) error {
+				return tab.Weigh(ctx, table.Observation{Name: "b", Token: token, LeaseRecord: &table.LeaseRecord{Lease: time.Hour}}, 3)
+			},
+		} {
+			for _, unnamed := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					store := &memstore.Store{}
+					s := scene{t, store, table.Table{Store: store}, []string{"a", "b"}}
+					token := s.hold()
+					s.names = []string{"b"}
+					over(s, token)
+					before, tab := store.Rows(), s.Table
+					if unnamed {
+						tab.Store = vague{store}
+					}
+					if end != "" {
+						assert.ErrorIs(t, act(t.Context(), tab, token), table.ErrSuperseded, "%s of a lock that is %s", what, end)
+						assert.Equal(t, before, store.Rows(), "%s of a lock that is %s", what, end)
+						return
+					}
+					lost := fmt.Errorf("%w: the session", table.ErrNotFound)
+					tab.Store = &memstore.Link{Store: store}
+					tab.Store.(*memstore.Link).Refuse(func(step string) error {
+						if step == "valid" || step == "asked" {
+							return nil
+						}
+						return lost
+					})
+					if what != "Record" {
+						assert.NotErrorIs(t, act(t.Context(), tab, token), table.ErrSuperseded, what)
+					}
+				})
+			}
+		}
+	}
 }

@@ -25,7 +25,7 @@ func TestAMemberChangesNoRowsOfOthersWhoMayAct(t *testing.T) {
 	const token, ordinary = table.Token(700), `{"lease":"1h"}`
 	of := func(m table.LeaseRef) string { return fmt.Sprintf(`{"with":%q,"for":"1h"}`, m.Key()) }
 	type row struct {
-		is     string // "": there is no lock row
+		is     string // "": there is no lock row; "torn": the lease row has another token
 		writer string
 		lease  string // "": there is no lease row
 	}
@@ -43,6 +43,7 @@ func TestAMemberChangesNoRowsOfOthersWhoMayAct(t *testing.T) {
 		"marked before":              {row{is: "free", writer: former.Key()}, "marked", ""},
 		"marked":                     {row{is: "free", writer: me.Key()}, "named", ""},
 		"held by me":                 {row{"held", me.Key(), of(me)}, "", "freed"},
+		"mine, torn":                 {row{"torn", me.Key(), of(me)}, "", "freed"},
 		"claimed by me":              {row{"claimed", me.Key(), ""}, "", "freed"},
 		"held by another":            {row{"held", live.Key(), of(live)}, "", ""},
 		"claimed by another":         {row{"claimed", live.Key(), ""}, "", ""},
@@ -63,12 +64,15 @@ func TestAMemberChangesNoRowsOfOthersWhoMayAct(t *testing.T) {
 					require.NoError(t, store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Put, Name: name, Set: []table.Cell{
 						{Column: table.ColHeartbeat, Value: heartbeat}, {Column: table.ColToken, Value: token}, {Column: table.ColWriter, Value: writer}}}}))
 				}
-				heartbeat := map[string]any{"held": (token + 7).Time(), "claimed": token.Time()}
+				heartbeat := map[string]any{"held": (token + 7).Time(), "torn": (token + 7).Time(), "claimed": token.Time()}
 				if c.is != "" {
 					put(names[0], heartbeat[c.is], token.Time(), c.writer)
 				}
-				if c.lease != "" {
-					put(table.LeaseKey(names[0], token), token.Time(), token.Time(), c.lease)
+				if under := token; c.lease != "" {
+					if c.is == "torn" {
+						under--
+					}
+					put(table.LeaseKey(names[0], under), token.Time(), token.Time(), c.lease)
 				}
 				if beside != "" {
 					names = append(names, table.PartitionName("orders", "q"))
