@@ -110,6 +110,54 @@ func finders(t *testing.T, tab table.Table) map[string]finder {
 	return all
 }
 
+// Of several locks, each is looked at by itself: with the lease rows from its own token on, and as held until its own lease has ended.
+// The rows of one lock would otherwise hide a holder of another.
+func TestSeveralLocksAreLookedAtEachByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		tab := table.Table{Store: store}
+		names, tokens := []string{"b", "a_1", "a", "c"}, map[string][]table.Token{}
+		for range 3 {
+			for _, name := range names { // each has three lease rows, and no lock row
+				time.Sleep(time.Second)
+				tokens[name] = append(tokens[name], hold(t, tab, name, time.Hour))
+				drop(t, tab, name)
+			}
+		}
+		for from := range 1 << (2 * len(names)) {
+			var since []table.Token
+			for i, name := range names {
+				since = append(since, append(tokens[name], tokens[name][2]+1)[from>>(2*i)&3])
+			}
+			seen, err := tab.Follow(t.Context(), time.Now(), since, names...)
+			require.NoError(t, err)
+			for i, o := range seen {
+				assert.Equal(t, names[i], o.Name)
+				assert.ElementsMatch(t, tokens[o.Name][from>>(2*i)&3:], o.Orphans, "%s since %d of %d", o.Name, since[i], tokens[o.Name])
+			}
+		}
+		for i, lease := range []time.Duration{3 * time.Second, time.Second, 2 * time.Second} {
+			hold(t, tab, fmt.Sprint("held", i), lease)
+		}
+		require.NoError(t, tab.ReleaseFree(t.Context(), hold(t, tab, "held3", time.Hour), time.Hour, "held3"))
+		claimed, err := tab.Observe(t.Context(), "held4")
+		require.NoError(t, err)
+		_, err = tab.Claim(t.Context(), "me", claimed...)
+		require.NoError(t, err)
+		for i, name := range []string{"held1", "held2", "held0"} {
+			end := store.Rows()[name].Heartbeat.Add(time.Duration(i+1) * time.Second)
+			for _, off := range []time.Duration{-time.Microsecond, 0} {
+				time.Sleep(time.Until(end.Add(off)))
+				held, err := tab.Holders(t.Context(), table.Range{From: "held", To: "held~"}, func(string) bool { return true })
+				require.NoError(t, err)
+				is := func(o table.Observation) bool { return o.Name == name }
+				assert.Equal(t, off < 0, slices.ContainsFunc(held, is), name)
+				assert.Len(t, slices.DeleteFunc(held, is), 2-i, name)
+			}
+		}
+	})
+}
+
 // One of the queues of a large set is long. Reading each queue separately would take longer than a look is allowed to
 // take.
 func TestALongQueueOfALargeSetIsFoundSoon(t *testing.T) {

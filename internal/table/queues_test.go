@@ -1,8 +1,11 @@
 package table_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -48,6 +51,51 @@ func TestAPollFindsTheFirstTicketsOfEachQueue(t *testing.T) {
 					assert.Equal(t, 1, reads, what)
 				}
 			}
+		}
+	}
+}
+
+// bounds notes the bound of each read, and makes each take a second.
+type bounds struct {
+	table.Store
+	all []table.Bound
+	at  map[string]time.Time // when each row was read last
+}
+
+func (b *bounds) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	time.Sleep(time.Second)
+	rows, at, err := b.Store.Read(ctx, step, bound, keys)
+	for _, row := range rows {
+		b.at[row.Name] = at
+	}
+	b.all = append(b.all, bound)
+	return rows, at, err
+}
+
+// However many requests a poll takes because of long queues, all have its bound, and what it shows of a lock is dated as the snapshot
+// that the lock's rows come from. With an earlier date, a heartbeat would seem to be younger than it is.
+func TestThePartsOfAPollAreReadAsTheWhole(t *testing.T) {
+	for _, bound := range []table.Bound{table.Present, table.Strong} {
+		for _, long := range []int{0, 1, 3} {
+			synctest.Test(t, func(t *testing.T) {
+				b := &bounds{Store: &memstore.Store{}, at: map[string]time.Time{}}
+				tab := table.Table{Store: b}
+				hold(t, tab, "m", time.Hour)
+				beside := table.Beside{Names: []string{"m!done"}}
+				for _, queue := range []string{"a", "b", "c"}[:long] {
+					beside.Queues = append(beside.Queues, table.Waiting(queue, ""))
+					for i := range 500 {
+						require.NoError(t, tab.Queue(t.Context(), table.Ticket{Queue: queue, Time: table.Token(i + 1), Nonce: "n"}.Put()))
+					}
+				}
+				b.all = nil
+				rows, err := tab.Beside(&beside).Read(t.Context(), "observe", bound, table.Keys{Names: []string{"m"}})
+				require.NoError(t, err)
+				assert.Equal(t, b.at["m"], rows.At, "%d long queues", long)
+				assert.Equal(t, rows.At, beside.At)
+				assert.Equal(t, slices.Repeat([]table.Bound{bound}, len(b.all)), b.all)
+				assert.Equal(t, long > 0, len(b.all) > 1)
+			})
 		}
 	}
 }
