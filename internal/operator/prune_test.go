@@ -346,3 +346,60 @@ func TestWhatIsInUseAgainIsNotPruned(t *testing.T) {
 		})
 	}
 }
+
+// Prune says how many locks it has deleted, also if it then fails or finds locks that others compete for, and leaves no row of these:
+// whoever adds the numbers up after an error counts each lock once.
+func TestPruneCountsWhatItHasDeleted(t *testing.T) {
+	const n = 7
+	failed := errors.New("no")
+	for busy := range 1 << n {
+		for fails := range 5 { // at this transaction; 0: never
+			synctest.Test(t, func(t *testing.T) {
+				store := &memstore.Store{}
+				tab := table.Table{Store: store}
+				var names []string
+				for i := range n {
+					names = append(names, fmt.Sprint(i))
+					require.NoError(t, tab.Break(t.Context(), hold(t, tab, names[i], time.Hour), names[i]))
+				}
+				seen, err := tab.LookAtLeases(t.Context(), time.Now(), names...)
+				require.NoError(t, err)
+				sent := 0
+				link := &memstore.Link{Store: competed{store, busy}}
+				link.Refuse(func(string) error {
+					if sent++; sent == fails {
+						return failed
+					}
+					return nil
+				})
+				pruned, err := table.Table{Store: link}.Prune(t.Context(), seen...)
+				assert.Equal(t, fails > 0 && sent >= fails, errors.Is(err, failed), "%v", err)
+				left := store.Rows()
+				assert.Len(t, left, 2*(n-pruned), "%07b are competed for, failure %d", busy, fails)
+				for i, name := range names {
+					_, kept := left[name]
+					assert.True(t, kept || busy>>i&1 == 0, name)
+					assert.True(t, !kept || busy>>i&1 == 1 || err != nil, name)
+				}
+			})
+		}
+	}
+}
+
+// competed aborts each transaction that writes a lock whose bit is set.
+type competed struct {
+	table.Store
+	busy int
+}
+
+func (c competed) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	return c.Store.Transact(ctx, step, func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+		writes, err := fn(ctx, r)
+		for _, w := range writes {
+			if len(w.Name) == 1 && c.busy>>(w.Name[0]-'0')&1 == 1 {
+				return nil, table.ErrAborted
+			}
+		}
+		return writes, err
+	})
+}

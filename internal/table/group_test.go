@@ -177,3 +177,36 @@ func TestAMarkOfAPausedPartitionStays(t *testing.T) {
 		assert.Equal(t, other.Key(), store.Rows()[name].Writer)
 	})
 }
+
+// A plan replaces exactly the one that its publisher has read, head and body in one commit, and a body that does not belong to the head
+// is none: a member that went by an older plan would take partitions that are now others'.
+func TestAPlanReplacesTheOneThatItsPublisherHasRead(t *testing.T) {
+	store := &memstore.Store{}
+	tab := table.Table{Store: store}
+	published := []table.Token{0}
+	for n := range 4 {
+		for i, seen := range append(published, published[n]+1) {
+			if i == n {
+				continue
+			}
+			_, err := tab.PublishPlan(t.Context(), "orders", seen, "late", "late")
+			assert.ErrorIs(t, err, table.ErrChanged, "plan %d, of %v", n, published)
+		}
+		by, body := fmt.Sprint("by ", n), fmt.Sprint("body ", n)
+		token, err := tab.PublishPlan(t.Context(), "orders", published[n], by, body)
+		require.NoError(t, err)
+		published = append(published, token)
+		assert.Equal(t, by, store.Rows()["orders/!plan"].Writer)
+		for _, q := range []table.GroupQuery{{}, {Body: true}, {All: true}, {Members: true}} {
+			s, err := tab.LookAtGroup(t.Context(), "orders", q)
+			require.NoError(t, err)
+			assert.Equal(t, token, s.Plan)
+			assert.Equal(t, q.Body || q.All, s.Body == body)
+			assert.Equal(t, q.Members || q.All, s.Members != nil)
+		}
+	}
+	require.NoError(t, store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Update, Name: "orders/!plan", Set: []table.Cell{{Column: table.ColToken, Value: table.Now}}}}))
+	s, err := tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{Body: true})
+	require.NoError(t, err)
+	assert.Empty(t, s.Body)
+}

@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +139,63 @@ func TestAReadThatBreaksOffIsAnError(t *testing.T) {
 				return nil, err
 			})
 			assert.True(t, read)
+		}
+	}
+}
+
+// answers is a client of a Spanner that creates a session, and gives each other request these answers in turn.
+func answers(t *testing.T, all ...error) table.Table {
+	n := 0
+	return busy(t, nil, append(table.DialOptions(), grpc.WithChainUnaryInterceptor(func(_ context.Context, _ string, _, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+		switch reply := reply.(type) {
+		case *sppb.Session:
+			reply.Name, reply.Multiplexed = "projects/p/instances/i/databases/d/sessions/s", true
+			return nil
+		case *sppb.Transaction:
+			reply.Id = []byte("t")
+			return nil
+		case *sppb.CommitResponse:
+			n++
+			return all[min(n, len(all))-1]
+		}
+		return nil
+	}))...)
+}
+
+// What the last answer means decides, whatever outages came before it: each of Spanner's answers to a commit is the error that the
+// protocol acts on, and one without a timestamp is no success.
+func TestTheLastAnswerToACommitDecides(t *testing.T) {
+	said := []error{table.ErrMissing, table.ErrNotFound, table.ErrExists, table.ErrAborted, table.ErrNoTimestamp}
+	later, err := status.New(codes.ResourceExhausted, "the quota is used up").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Millisecond)})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		answer        error
+		commit, trans error
+	}{
+		{status.Error(codes.NotFound, "Row [l_1763645616123456] in table locktable is missing. Row cannot be updated."), table.ErrMissing, table.ErrAborted},
+		{status.Error(codes.NotFound, "Table not found: locktable"), table.ErrMissing, nil},
+		{status.Error(codes.NotFound, "Database not found: projects/p/instances/i/databases/d"), table.ErrMissing, nil},
+		{status.Error(codes.NotFound, "something"), table.ErrNotFound, nil},
+		{status.Error(codes.AlreadyExists, "Row [l] in table locktable already exists"), table.ErrExists, table.ErrAborted},
+		{status.Error(codes.PermissionDenied, "no"), nil, nil},
+		{status.Error(codes.FailedPrecondition, "the value is longer than the column"), nil, nil},
+		{nil, table.ErrNoTimestamp, table.ErrNoTimestamp},
+	} {
+		for _, before := range [][]error{{}, {later.Err()}, {later.Err(), later.Err()}} {
+			tab := answers(t, append(before, c.answer)...)
+			err := tab.Store.Commit(t.Context(), "heartbeat", []table.Write{{Kind: table.Update, Name: "l"}})
+			_, failed := answers(t, append(before, c.answer)...).Store.Transact(t.Context(), "claim", func(context.Context, table.Reader) ([]table.Write, error) {
+				return []table.Write{{Kind: table.Update, Name: "l"}}, nil
+			})
+			for _, is := range said {
+				assert.Equal(t, is == c.commit, errors.Is(err, is), "%v after %d: %v", c.answer, len(before), err)
+				assert.Equal(t, is == c.trans, errors.Is(failed, is), "a transaction, %v after %d: %v", c.answer, len(before), failed)
+			}
+			for _, err := range []error{err, failed} {
+				require.Error(t, err)
+				assert.Equal(t, status.Code(c.answer) != codes.OK, spanner.ErrCode(err) == status.Code(c.answer), "%v: %v", c.answer, err)
+				assert.NotContains(t, err.Error(), "the quota is used up")
+			}
 		}
 	}
 }

@@ -253,3 +253,24 @@ func TestEveryRequestEndsWithItsCaller(t *testing.T) {
 		}
 	})
 }
+
+// A transaction that was aborted has changed nothing, and its step says so: what it was to free or to mark is not done.
+func TestAStepThatWasAbortedSaysSo(t *testing.T) {
+	for _, name := range []string{"Claim", "ClaimPartitions", "Confirm", "ConfirmPartitions", "Withdraw", "Disown", "EvictMembers", "MarkPaused", "ReconcilePartitions", "PublishPlan"} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			step := everyStep(t, store)[name]
+			time.Sleep(time.Second)
+			before := store.Rows()
+			other := &between{Store: store, change: func() {
+				for _, row := range before {
+					require.NoError(t, store.Commit(t.Context(), "other", []table.Write{{Kind: table.Put, Name: row.Name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}}}}))
+				}
+				require.NoError(t, store.Commit(t.Context(), "other", []table.Write{{Kind: table.Put, Name: table.GroupPrefix("orders") + "!plan"}}))
+			}}
+			err := step.do(t.Context(), table.Table{Store: other})
+			assert.ErrorIs(t, err, table.ErrAborted, name)
+			assert.Equal(t, 1, other.runs, name)
+		})
+	}
+}
