@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
@@ -566,7 +567,9 @@ func TestSharedReadsAreTheReadsOfEach(t *testing.T) {
 					to := present[n+dice.IntN(10)] + []string{"", "~"}[dice.IntN(2)]
 					k.Ranges = append(k.Ranges, table.Range{From: present[n], To: to})
 				}
-				k.Limit = (1 + dice.IntN(200)) * int(seed%3) // of some seeds, no look has a limit
+				if k.Limit = (1 + dice.IntN(200)) * int(seed%3); seed%5 == 4 && dice.IntN(2) == 0 { // no look has a limit, or some have none
+					k.Limit = 0
+				}
 				keys, rows = append(keys, k), rows+k.Limit
 			}
 			var r batch.Requests
@@ -579,7 +582,7 @@ func TestSharedReadsAreTheReadsOfEach(t *testing.T) {
 			for _, k := range c.keys {
 				assert.LessOrEqual(t, len(k.Names)+len(k.Ranges), 1000)
 				assert.LessOrEqual(t, k.Limit, rows)
-				assert.True(t, k.Limit > 0 || seed%3 == 0, "seed %d", seed)
+				assert.True(t, k.Limit > 0 || seed%3 == 0 || seed%5 == 4, "seed %d", seed)
 				all := slices.Clone(k.Names)
 				for _, within := range k.Ranges {
 					all = append(all, fmt.Sprint(within))
@@ -589,6 +592,60 @@ func TestSharedReadsAreTheReadsOfEach(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
+}
+
+// bounded notes for which rows it was asked with which bound.
+type bounded struct {
+	counted
+	names map[table.Bound][]string
+}
+
+func (b *bounded) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	b.mu.Lock()
+	b.names[bound] = append(b.names[bound], keys.Names...)
+	b.mu.Unlock()
+	return b.counted.Read(ctx, step, bound, keys)
+}
+
+// Looks with different bounds are not answered by one read: the present time by Spanner's clock would be taken from an older snapshot.
+func TestEachLookHasItsOwnBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bounded{counted: counted{slow: time.Millisecond}, names: map[table.Bound][]string{}}
+		var r batch.Requests
+		var all sync.WaitGroup
+		want := map[table.Bound][]string{}
+		for i := range 20 {
+			bound, name := []table.Bound{table.Present, table.Strong}[i%2], fmt.Sprint(i)
+			want[bound] = append(want[bound], name)
+			all.Go(func() {
+				_, _, err := r.Store(b, lease).Read(t.Context(), "observe", bound, table.Keys{Names: []string{name}})
+				assert.NoError(t, err)
+			})
+		}
+		all.Wait()
+		for bound, names := range want {
+			assert.ElementsMatch(t, names, b.names[bound])
+		}
+		assert.LessOrEqual(t, b.reads, 3)
+	})
+}
+
+// A heartbeat waits for others for a fiftieth of its lease, and never for longer than 5 ms.
+func TestAHeartbeatWaitsForAFiftiethOfItsLease(t *testing.T) {
+	for lease, window := range map[time.Duration]time.Duration{time.Hour: 5 * time.Millisecond, 250 * time.Millisecond: 5 * time.Millisecond, 100 * time.Millisecond: 2 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			var c counted
+			tokens, r, start := holders(t, &c, 1), &batch.Requests{}, time.Now()
+			require.NoError(t, table.Table{Store: r.Store(&c, lease)}.Heartbeat(t.Context(), tokens["lock-0000"], "lock-0000"))
+			assert.Equal(t, window, time.Since(start), lease)
+		})
+	}
+}
+
+// The requests of a client are forgotten with it. A process that opens a client for each of its tasks would otherwise grow.
+func TestRequestsAreForgottenWithTheirClient(t *testing.T) {
+	r := func() weak.Pointer[batch.Requests] { return weak.Make(batch.Of(&spanner.Client{}, "locks")) }()
+	require.Eventually(t, func() bool { runtime.GC(); return r.Value() == nil }, 10*time.Second, time.Millisecond)
 }
 
 // Everything but heartbeats and looks is passed on as it is.

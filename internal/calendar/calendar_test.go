@@ -79,6 +79,12 @@ func TestMachinesAgreeOnALineThatNamesEveryHour(t *testing.T) {
 
 // Calls halfway between two times of a line are too close to the point at which the key changes.
 func TestACallHalfwayBetweenTwoTimes(t *testing.T) {
+	leap, err := Parse("0 0 29 2 *", time.UTC)
+	require.NoError(t, err)
+	for year := 2097; year < 2104; year++ {
+		_, risk := leap.Due(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC))
+		assert.Empty(t, risk, year)
+	}
 	line, err := Parse("0 * * * *", time.UTC)
 	require.NoError(t, err)
 	for now, want := range map[string]bool{"05:28:40": false, "05:28:50": true, "05:30:00": true, "05:31:10": true, "05:31:20": false, "05:00:00": false} {
@@ -100,6 +106,8 @@ func TestTheNearestTimeOfALine(t *testing.T) {
 		{"30 9,17 * * MON-FRI", "Europe/Berlin", "2026-01-10T12:00:00Z", "2026-01-09T16:30:00Z"}, // a Saturday
 		{"0 0 1 * *", "Asia/Kolkata", "2026-01-15T00:00:00Z", "2025-12-31T18:30:00Z"},
 		{"0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", "2024-02-29T00:00:00Z"},
+		{"0 0 29 2 *", "UTC", "2097-01-01T00:00:00Z", "2096-02-29T00:00:00Z"}, // the next one is too far away to be found
+		{"0 0 29 2 *", "UTC", "2103-01-01T00:00:00Z", "2104-02-29T00:00:00Z"}, // and so is the last one
 		{"@weekly", "UTC", "2026-11-22T01:00:00Z", "2026-11-22T00:00:00Z"},
 		// In Berlin, 29 March has no time from 2:00 to 3:00.
 		{"30 2 * * *", "Europe/Berlin", "2026-03-29T00:59:59Z", "2026-03-29T01:00:00Z"},

@@ -71,7 +71,7 @@ var drawn = sync.OnceValue(func() map[int]shortMutant {
 
 func shortMutants() []shortMutant {
 	return slices.Concat(electorMutants, lockMutants, semaphoreMutants, electMutants, tableMutants, rootMutants, groupShortMutants, onceMutants, leaksMutants, commandMutants,
-		fenceMutants, groupFaultMutants, groupPlanMutants, groupMemberMutants, groupDecideMutants, freeMutants, fairMutants, notifyMutants, restMutants, notifiedMutants, agentMutants, secondMutants, stallMutants, freshMutants)
+		fenceMutants, groupFaultMutants, groupPlanMutants, groupMemberMutants, groupDecideMutants, freeMutants, fairMutants, notifyMutants, restMutants, notifiedMutants, agentMutants, secondMutants, stallMutants, freshMutants, rowMutants)
 }
 
 // short runs tests of a package several times without an emulator, until one fails or the time limit is reached.
