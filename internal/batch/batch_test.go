@@ -567,9 +567,7 @@ func TestSharedReadsAreTheReadsOfEach(t *testing.T) {
 					to := present[n+dice.IntN(10)] + []string{"", "~"}[dice.IntN(2)]
 					k.Ranges = append(k.Ranges, table.Range{From: present[n], To: to})
 				}
-				if k.Limit = (1 + dice.IntN(200)) * int(seed%3); seed%5 == 4 && dice.IntN(2) == 0 { // no look has a limit, or some have none
-					k.Limit = 0
-				}
+				k.Limit = (1 + dice.IntN(200)) * int(seed%3) // of some seeds, no look has a limit
 				keys, rows = append(keys, k), rows+k.Limit
 			}
 			var r batch.Requests
@@ -582,7 +580,7 @@ func TestSharedReadsAreTheReadsOfEach(t *testing.T) {
 			for _, k := range c.keys {
 				assert.LessOrEqual(t, len(k.Names)+len(k.Ranges), 1000)
 				assert.LessOrEqual(t, k.Limit, rows)
-				assert.True(t, k.Limit > 0 || seed%3 == 0 || seed%5 == 4, "seed %d", seed)
+				assert.True(t, k.Limit > 0 || seed%3 == 0, "seed %d", seed)
 				all := slices.Clone(k.Names)
 				for _, within := range k.Ranges {
 					all = append(all, fmt.Sprint(within))

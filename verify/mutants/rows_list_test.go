@@ -29,6 +29,6 @@ var rowMutants = slices.Concat(
 		one("the count of a prune that fails begins with its second half", "TestPruneCountsWhatItHasDeleted", claimGo,
 			"return a + b, err", "if err != nil {\n\t\t\treturn b, err\n\t\t}\n\t\treturn a + b, nil")),
 	of("./internal/batch",
-		one("the last of several looks decides whether they have a limit", "TestSharedReadsAreTheReadsOfEach", "internal/batch/reads.go",
-			"limited = limited && r.keys.Limit > 0", "limited = r.keys.Limit > 0")),
+		one("looks of different bounds share a read", "TestEachLookHasItsOwnBound", "internal/batch/reads.go",
+			"return int(r.bound) }", "return 0 }")),
 )
