@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
@@ -40,12 +41,15 @@ type program struct {
 	allowed atomic.Pointer[time.Time]
 	ended   time.Time
 
+	killed, spared int // of what has left its group
+
 	changed   chan struct{}
 	stopped   atomic.Pointer[os.Signal]
 	goesOn    func() // at Continue
 	allows    func() // at Allow
 	unwatched chan struct{}
 	unwatches error // what Rewatch returns
+	exited    bool  // as Rewatch finds it
 	rewatched int
 }
 
@@ -58,7 +62,7 @@ func (p *program) exit(code int) {
 
 func (p *program) Done() <-chan struct{}      { return p.done }
 func (p *program) Code() int                  { return p.code }
-func (p *program) Left() (killed, spared int) { return 0, 0 }
+func (p *program) Left() (killed, spared int) { return p.killed, p.spared }
 func (p *program) Pid() int                   { return 4711 }
 func (p *program) Changed() <-chan struct{}   { return p.changed }
 func (p *program) Unwatched() <-chan struct{} { return p.unwatched }
@@ -78,6 +82,9 @@ func (p *program) Allow(until time.Time) {
 
 func (p *program) Rewatch() (bool, error) {
 	p.rewatched++
+	if p.exited {
+		return false, nil
+	}
 	if p.unwatches == nil {
 		p.unwatched = make(chan struct{})
 	}
@@ -304,6 +311,68 @@ func TestTheWaitCountsWhatHasPassedOfIt(t *testing.T) {
 		work.exit(0)
 		holder.ends()
 	})
+}
+
+// The limit of --wait is for each wait. What has passed before the competition counts only for the first one.
+func TestEachWaitIsAsLongAsTheUserAllows(t *testing.T) {
+	for how, r := range map[string]struct {
+		change func(*site)
+		ends   func(*memstore.Store, *program)
+		pause  time.Duration
+	}{
+		"its program ends":       {func(s *site) { s.exec.restart = true }, func(_ *memstore.Store, p *program) { p.exit(0) }, lease / 30},
+		"it hands the lock over": {handingOver, func(store *memstore.Store, _ *program) { ask(t, store, "job") }, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			s := newSite(t, store, "a", waitsFor(5*time.Second), r.change, func(s *site) { s.waited = 4 * time.Second }).start()
+			first := s.running()
+			other := newSite(t, store, "other").start()
+			time.Sleep(lease)
+			r.ends(store, first)
+			work := other.running()
+			assert.Equal(t, NotInTime, s.ends().Code, how)
+			assert.InDelta(t, 5*time.Second+r.pause, time.Since(first.ended), float64(100*time.Millisecond), how)
+			work.exit(0)
+			other.ends()
+		})
+	}
+}
+
+// When its wait ends, exec says that the lock was not to be had, or that nobody knows: the last answered poll decides. If there
+// was none in this wait, the check of the table does.
+func TestTheEndOfAWaitSaysWhatIsKnown(t *testing.T) {
+	away := func(step string) error { return commandtest.Away }
+	for name, r := range map[string]struct {
+		happens func(*site)
+		waited  time.Duration
+		code    int
+	}{
+		"it is held":                        {func(*site) {}, 0, NotInTime},
+		"an outage that goes on":            {func(s *site) { s.Refuse(away) }, 0, terminal.Failed},
+		"an outage that is over":            {func(s *site) { s.Refuse(away); time.Sleep(lease); s.Refuse(nil) }, 0, NotInTime},
+		"the last poll is not answered":     {func(s *site) { time.Sleep(3*lease - 2*time.Second); s.Cut() }, 0, NotInTime},
+		"it can't queue":                    {func(s *site) { s.Refuse(fleet.Refusing("queue", commandtest.Away)) }, 0, NotInTime},
+		"the check of the table took it up": {func(s *site) { s.exec.trouble = commandtest.Away }, 4 * lease, terminal.Failed},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			holder := newSite(t, store, "holder").start()
+			work := holder.running()
+			s := newSite(t, store, "a", waitsFor(3*lease), func(s *site) { s.waited = r.waited })
+			if r.waited == 0 {
+				s.start()
+				r.happens(s)
+			} else {
+				r.happens(s)
+				s.start()
+			}
+			assert.Equal(t, r.code, s.ends().Code, name)
+			work.exit(0)
+			holder.ends()
+			time.Sleep(lease)
+		})
+	}
 }
 
 func TestAHandoverLeavesTheLockToOthersAndCompetesAgain(t *testing.T) {

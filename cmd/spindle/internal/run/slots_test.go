@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
@@ -243,6 +246,57 @@ func TestASlotThatAHolderDoesNotKnowIsGivenBackBeforeTheProgramStarts(t *testing
 				}
 				assert.Empty(t, tickets(store))
 			})
+		})
+	}
+}
+
+// Exec can't find out whether all holders know the slot that it has claimed. It gives the slot back, however its wait ends, and does not
+// claim slots back to back meanwhile.
+func TestASlotThatMayBeUnknownIsGivenBackHoweverTheWaitEnds(t *testing.T) {
+	newer := fmt.Errorf("a row %w", table.ErrNewer)
+	for name, r := range map[string]struct {
+		change func(*site)
+		why    error
+		signal time.Duration // when it comes; 0: none does
+		code   int
+		after  time.Duration
+	}{
+		"a signal":                 {func(*site) {}, commandtest.Away, time.Second, byTerm, time.Second},
+		"the end of the wait":      {waitsFor(lease), commandtest.Away, 0, terminal.Failed, lease},
+		"it tries":                 {func(s *site) { s.exec.atOnce = true }, commandtest.Away, 0, terminal.Failed, 0},
+		"newer, a signal":          {func(*site) {}, newer, lease, byTerm, lease},
+		"newer, the wait's end":    {waitsFor(lease), newer, 0, NotInTime, lease},
+		"newer, and it only tries": {func(s *site) { s.exec.atOnce = true }, newer, 0, NotInTime, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			var claims atomic.Int32
+			x := newSite(t, store, "exec", r.change, func(x *site) { x.exec.slots = 2 })
+			held := func() bool {
+				return !store.Rows()[wait.Slot("job", 0)].Heartbeat.IsZero() || !store.Rows()[wait.Slot("job", 1)].Heartbeat.IsZero()
+			}
+			x.After(func(step string) {
+				if step == "claim" {
+					claims.Add(1)
+				}
+			})
+			x.Refuse(func(step string) error {
+				if step == "observe" && held() {
+					return r.why
+				}
+				return nil
+			})
+			began := time.Now()
+			if x.start(); r.signal != 0 {
+				time.Sleep(r.signal)
+				x.signals <- syscall.SIGTERM
+			}
+			assert.Equal(t, r.code, x.ends().Code, name)
+			assert.InDelta(t, r.after, time.Since(began), float64(lease/100), name)
+			assert.Empty(t, x.ran, name)
+			assert.Positive(t, claims.Load(), name)
+			assert.LessOrEqual(t, claims.Load(), int32(12), name)
+			assert.False(t, held(), "%s: the slot is kept", name)
 		})
 	}
 }

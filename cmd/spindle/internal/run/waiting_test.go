@@ -314,6 +314,77 @@ func TestAnExecThatStopsWaitingSendsNoMessages(t *testing.T) {
 	}
 }
 
+// While exec leaves the lock to others after a handover, it has no place in the queue: others would wait for it although it does not
+// want the lock yet. Later, it queues like any other.
+func TestAnExecThatLeavesTheLockToOthersDoesNotQueueForIt(t *testing.T) {
+	for i := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			s := newSite(t, store, "a", handingOver).start()
+			p := s.running()
+			ask(t, store, "job")
+			<-p.Done()
+			time.Sleep(lease/100 + time.Duration(i)*lease/15)
+			synctest.Wait()
+			assert.Empty(t, tickets(store))
+			began, other := time.Now(), mutexOf(store, "other")
+			require.NoError(t, other.Lock(t.Context()))
+			assert.Less(t, time.Since(began), lease/100)
+			time.Sleep(lease)
+			assert.Len(t, tickets(store), 1)
+			require.NoError(t, other.Unlock(t.Context()))
+			s.running().exit(0)
+			s.ends()
+		})
+	}
+}
+
+// A program begins as soon as exec has the lock, although the table no longer answers requests for the queue. The claim has deleted
+// exec's ticket.
+func TestAProgramDoesNotWaitForTheQueueOnceTheLockIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		holder := newSite(t, store, "holder").start()
+		work := holder.running()
+		s := newSite(t, store, "a").start()
+		time.Sleep(lease)
+		require.Len(t, tickets(store), 1)
+		s.Lose(func(step string) bool { return step == "queue" }, nil)
+		work.exit(0)
+		p := s.running()
+		assert.Less(t, p.began.Sub(work.ended), lease/5)
+		assert.Empty(t, tickets(store))
+		p.exit(0)
+		s.ends()
+		holder.ends()
+	})
+}
+
+// A signal ends exec at once while it joins the queue, even if the table does not answer.
+func TestASignalEndsExecWhileItJoinsTheQueue(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			holder := newSite(t, store, "holder").start()
+			work := holder.running()
+			s := newSite(t, store, "a")
+			lost := func(step string) bool { return step == "queue" }
+			if s.Lose(lost, nil); applied {
+				s.Lose(nil, lost)
+			}
+			s.start()
+			time.Sleep(lease / 10)
+			began := time.Now()
+			s.signals <- syscall.SIGTERM
+			assert.Equal(t, byTerm, s.ends().Code)
+			assert.LessOrEqual(t, time.Since(began), wait.LongestForget(lease))
+			work.exit(0)
+			holder.ends()
+			time.Sleep(lease) // the request is still in progress; a process would have ended
+		})
+	}
+}
+
 func tickets(store *memstore.Store) (all []string) {
 	for name := range store.Rows() {
 		if len(name) > 6 && name[:6] == "!wait/" {
