@@ -27,6 +27,7 @@ func TestAProgramThatDoesNotFulfilWhatIsDemandedIsEnded(t *testing.T) {
 		says   string
 	}{
 		"it runs too long":       {func(s *site) { s.exec.runTimeout = limit }, limit, "job was given up: work has run for 1m0s"},
+		"it starts slowly":       {func(s *site) { s.exec.runTimeout, s.starts = limit, 3*lease }, limit, "job was given up: work has run for 1m0s"},
 		"it makes no progress":   {func(s *site) { s.exec.stall = limit }, limit + 10*limit/2, "job was given up: the work stalled: no progress for 1m0s"},
 		"it ignores the signals": {func(s *site) { s.exec.runTimeout, s.ignores = limit, true }, limit, "job was given up: work has run for 1m0s"},
 	} {
@@ -107,12 +108,14 @@ func TestAProgramThatShutsDownIsNotChecked(t *testing.T) {
 				time.Sleep(3 * lease)
 				synctest.Wait()
 				assert.GreaterOrEqual(t, checks.Load(), int32(8), "before each heartbeat")
+				before := checks.Load()
 				s.signals <- syscall.SIGTERM
 				time.Sleep(lease / 2)
 				synctest.Wait()
 				assert.Len(t, p.got, 1)
+				assert.Equal(t, name != "at once", checks.Load() > before, "while the end is announced, the program works")
 				shutsDown.Store(true)
-				before := checks.Load()
+				before = checks.Load()
 				time.Sleep(3 * lease)
 				synctest.Wait()
 				assert.Equal(t, before, checks.Load())

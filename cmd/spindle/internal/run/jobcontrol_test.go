@@ -141,23 +141,27 @@ func TestWithoutAShellNobodyIsStoppedByAKey(t *testing.T) {
 // If a key of the terminal kills the program that has it, exec ends too, though it did not get the signal.
 func TestAKeyEndsExecWithItsProgram(t *testing.T) {
 	for code, again := range map[int]bool{130: false, 131: false, 143: true, 0: true} {
-		synctest.Test(t, func(t *testing.T) {
-			tty := &fakeTerminal{foreground: true, shell: time.Second}
-			s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.restart = true }).start()
-			work := s.running()
-			work.stop(syscall.SIGTTIN)
-			synctest.Wait()
-			work.exit(code)
-			if again {
-				s.running().exit(0)
-				synctest.Wait()
-				s.signals <- syscall.SIGTERM
-				assert.Equal(t, byTerm, s.ends().Code)
-				return
-			}
-			assert.Equal(t, code, s.ends().Code)
-			assert.True(t, tty.killed, "the terminal is as it was before")
-		})
+		for _, has := range []bool{true, false} { // another process has sent the signal if the program does not have it
+			synctest.Test(t, func(t *testing.T) {
+				tty := &fakeTerminal{foreground: has, shell: time.Second}
+				s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.restart = true }).start()
+				work := s.running()
+				if has {
+					work.stop(syscall.SIGTTIN)
+					synctest.Wait()
+				}
+				work.exit(code)
+				if again || !has {
+					s.running().exit(0)
+					synctest.Wait()
+					s.signals <- syscall.SIGTERM
+					assert.Equal(t, byTerm, s.ends().Code)
+					return
+				}
+				assert.Equal(t, code, s.ends().Code)
+				assert.True(t, tty.killed, "the terminal is as it was before")
+			})
+		}
 	}
 }
 
@@ -208,6 +212,59 @@ func TestASignalLetsAProgramThatIsStoppedGoOn(t *testing.T) {
 		began := time.Now()
 		assert.Equal(t, 9, s.ends().Code)
 		assert.Zero(t, time.Since(began))
+	})
+}
+
+// A signal that does not end exec neither continues a stopped program nor limits its time.
+func TestASignalThatEndsNothingLeavesAProgramStopped(t *testing.T) {
+	for _, other := range passedOn[:3] {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t, &memstore.Store{}, "a", func(s *site) { s.ignores, s.exec.limit = true, lease/4 }).start()
+			work := s.running()
+			work.stop(syscall.SIGSTOP)
+			synctest.Wait()
+			s.signals <- other
+			time.Sleep(lease * 3 / 4)
+			synctest.Wait()
+			assert.Equal(t, []os.Signal{other}, work.got)
+			assert.Equal(t, syscall.SIGSTOP, work.Stopped(), "%v", other)
+			assert.Zero(t, work.ended, "%v", other)
+			work.exit(0)
+			assert.Zero(t, s.ends())
+		})
+	}
+}
+
+// With --restart, exec looks after each program as after the first one: its watchdog is replaced, Ctrl-Z and signals are for it while
+// it runs, and for exec alone until the next one runs. A limit counts from its own beginning.
+func TestEachProgramIsLookedAfterLikeTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tty := &fakeTerminal{foreground: true, shell: time.Millisecond}
+		s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) {
+			s.ignores, s.starts, s.exec.restart, s.exec.runTimeout, s.exec.grace = true, 2*lease, true, 3*lease, 0
+		}).start()
+		for n := 1; n <= 3; n++ {
+			p := s.running()
+			close(p.unwatched)
+			synctest.Wait()
+			assert.Equal(t, 1, p.rewatched, "program %d", n)
+			tty.keys <- keyStop
+			synctest.Wait()
+			s.signals <- syscall.SIGUSR1
+			synctest.Wait()
+			assert.Equal(t, []os.Signal{keyStop, syscall.SIGUSR1}, p.got, "program %d", n)
+			p.got = nil
+			if <-p.Done(); n < 3 {
+				time.Sleep(lease / 100)
+				tty.keys <- keyStop
+			}
+			synctest.Wait()
+			assert.InDelta(t, 3*lease, p.ended.Sub(p.began), float64(lease/10), "program %d", n)
+			assert.NotContains(t, p.got, keyStop, "program %d", n)
+			assert.Equal(t, min(n, 2), tty.suspended, "between two programs, Ctrl-Z stops exec")
+		}
+		s.signals <- syscall.SIGTERM
+		s.ends()
 	})
 }
 
@@ -318,6 +375,21 @@ func TestAProgramThatDoesNotEndInTimeIsKilled(t *testing.T) {
 			assert.True(t, free(store))
 		})
 	}
+}
+
+// A program that exits just when its watchdog is killed needs no other one. Its exit code counts.
+func TestAProgramThatHasExitedNeedsNoWatchdog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, &memstore.Store{}, "a").start()
+		work := s.running()
+		work.exited = true
+		close(work.unwatched)
+		time.Sleep(time.Second) // its strays are being killed
+		synctest.Wait()
+		assert.Equal(t, 1, work.rewatched)
+		work.exit(3)
+		assert.Equal(t, terminal.Exit{Code: 3}, s.ends())
+	})
 }
 
 // Without a watchdog the program could outlive a killed exec, beside the next holder's.

@@ -1,6 +1,8 @@
 package run
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -35,9 +37,13 @@ func TestAnOutageIsTwoLinesOfACandidate(t *testing.T) {
 		n.seen(elect.Step{Err: commandtest.Away})
 		n.seen(elect.Step{Err: status.Error(codes.PermissionDenied, "no")})
 		n.seen(elect.Step{Seen: view(8)})
+		for range 2 {
+			n.seen(elect.Step{Err: errors.New("what nobody knows")})
+			n.seen(elect.Step{Err: fmt.Errorf("a row %w", table.ErrNewer)}) // another kind, although neither has a code
+		}
 	})
 	const trouble, over = "can't compete for job, will try again", "competing for job again"
-	want := []string{trouble, over, "held by a, token 7", trouble, over, trouble, trouble, over, "held by a, token 8"}
+	want := []string{trouble, over, "held by a, token 7", trouble, over, trouble, trouble, over, "held by a, token 8", "what nobody knows", "a newer version", "what nobody knows", "a newer version"}
 	if assert.Len(t, said, len(want), "%q", said) {
 		for i := range want {
 			assert.Contains(t, said[i], want[i])

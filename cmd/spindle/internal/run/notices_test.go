@@ -3,6 +3,9 @@
 package run
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,8 +17,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -61,6 +66,56 @@ func TestEachLossIsToldOnce(t *testing.T) {
 			assert.Equal(t, r.want == "", said[0] == "", name)
 		})
 	}
+}
+
+// Probes and metrics follow exec through its turns: it is ready exactly while its program runs under the lock, and each state has its
+// reason. Only heartbeats that failed count as failed.
+func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		s := newSite(t, store, "a", func(s *site) { s.ignores, s.exec.restart = true, true })
+		require.NoError(t, s.exec.begin())
+		s.start()
+		at := func(ready bool, why string) {
+			t.Helper()
+			synctest.Wait()
+			now := s.exec.now()
+			assert.Equal(t, ready, now.Ready)
+			assert.Regexp(t, "^"+why+"$", now.Why)
+		}
+		p := s.running()
+		at(true, `holding job, token \d+; running work`)
+		time.Sleep(lease)
+		p.exit(0)
+		at(false, "job is no longer held")
+		p = s.running()
+		at(true, `holding job, token \d+; running work`)
+		s.Refuse(fleet.Refusing("heartbeat", commandtest.Away))
+		for p.told.IsZero() {
+			time.Sleep(lease / 100)
+			synctest.Wait()
+		}
+		at(false, "the lock is lost: no heartbeat was acknowledged in time")
+		assert.Positive(t, s.exec.now().Left, "not yet")
+		failed := s.Counts()["heartbeat"] - 3 // of the first two turns
+		s.Refuse(func(string) error { return commandtest.Away })
+		p.exit(0)
+		time.Sleep(lease)
+		at(false, "on standby: can't compete for job: Unavailable")
+		s.Refuse(nil)
+		s.running()
+		at(true, `holding job, token \d+; running work`)
+		answer := httptest.NewRecorder()
+		s.exec.probe.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		for _, line := range []string{"spindle_terms_begun_total{.*} 3", "spindle_terms_lost_total{.*} 1", fmt.Sprintf("spindle_heartbeat_failures_total{.*} %d", failed)} {
+			assert.Regexp(t, "(?m)^"+line+"$", answer.Body.String())
+		}
+		s.signals <- syscall.SIGTERM
+		time.Sleep(lease)
+		s.exitAll(0)
+		s.ends()
+		at(false, "job is no longer held")
+	})
 }
 
 // A program that was killed and is there at the lock's deadline may run beside the next holder's. That is told once, for each

@@ -114,7 +114,43 @@ work has ended; competing again
 !exit code 3; competing again
 *holding job, token N
 *released job`},
-		"it is stopped for too long": {happens: func(s *site, _ *memstore.Store) { s.running().stop(syscall.SIGSTOP) }, want: `
+		"it leaves processes": {happens: func(s *site, _ *memstore.Store) {
+			p := s.running()
+			p.killed, p.spared = 2, 0
+			p.exit(0)
+		}, want: `
+*holding job, token N
+!*work left processes outside its process group; 2 killed
+*released job`},
+		"it leaves one process that is another user's": {happens: func(s *site, _ *memstore.Store) {
+			p := s.running()
+			p.killed, p.spared = 0, 1
+			p.exit(0)
+		}, want: `
+*holding job, token N
+!*work left processes that can't be killed because they belong to another user; 1 still running without the lock job
+*released job`},
+		"its program ends before it stalls": {
+			change: func(s *site, _ *memstore.Store) { s.exec.restart, s.exec.stall = true, 2*lease },
+			happens: func(s *site, _ *memstore.Store) {
+				s.running().exit(0)
+				s.running()
+				for range 4 { // the first one would have stalled
+					time.Sleep(lease * 3 / 4)
+					s.exec.watched.Load().Progress()
+				}
+				time.Sleep(lease * 5 / 4)
+				s.signals <- syscall.SIGTERM
+			}, want: `
+*holding job, token N
+*released job
+work has ended; competing again
+*holding job, token N
+!*work has made no progress for 10s; exec will end it unless it makes progress within 10s
+*released job`},
+		"it is stopped for too long": {
+			change:  func(s *site, _ *memstore.Store) { s.ignores = true },
+			happens: func(s *site, _ *memstore.Store) { s.running().stop(syscall.SIGSTOP) }, want: `
 *holding job, token N
 !*work was stopped; if it does not continue within 10s, exec will end it and release job
 !*work was stopped for 10s; ending work, which will be killed if it has not exited after 2.5s
@@ -250,6 +286,23 @@ job: the last completed key, 1999-12-31T23:37:30Z, was recorded with --every 1h.
 waiting for job: held by other, token N
 !can't compete for job, will try again: observe: rpc error: code = Unavailable desc = the database is away; the database can't be reached
 competing for job again`},
+		"it can't queue for a while, and is stopped while it polls": {
+			change: func(s *site, store *memstore.Store) {
+				other := newSite(s.t, store, "other").start()
+				other.running()
+				s.Refuse(fleet.Refusing("queue", commandtest.Away))
+			},
+			happens: func(s *site, _ *memstore.Store) {
+				time.Sleep(lease)
+				s.Refuse(nil)
+				time.Sleep(lease)
+				s.Cut()
+				time.Sleep(lease / 5)
+				s.signals <- syscall.SIGTERM
+			}, want: `
+!can't compete for job, will try again: queue: rpc error: code = Unavailable desc = the database is away; the database can't be reached
+competing for job again
+waiting for job: held by other, token N`},
 		"another gives the semaphore a smaller size": {
 			change: func(s *site, store *memstore.Store) {
 				s.exec.slots = 3
