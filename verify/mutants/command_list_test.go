@@ -18,6 +18,8 @@ const (
 	machineGo       = "cmd/spindle/internal/run/machine.go"
 	holdingGo       = "cmd/spindle/internal/run/holding.go"
 	execProgramGo   = "cmd/spindle/internal/run/programs.go"
+	execWaitGo      = "cmd/spindle/internal/run/waiting.go"
+	execOnceGo      = "cmd/spindle/internal/run/once.go"
 	guardGo         = "cmd/spindle/internal/run/service.go"
 	serveHTTPGo     = "cmd/spindle/internal/serve/http.go"
 	serveServerGo   = "cmd/spindle/internal/serve/server.go"
@@ -168,6 +170,26 @@ var (
 			"Add(limit + pause)", "Add(limit)"),
 		one("a lock that is released before its program has ended", "TestAProgramThatDoesNotEndInTimeIsKilled", machineGo,
 			"\tcase overstayed:\n\t\treturn m.stop(action{do: kill})\n", "\tcase overstayed:\n\t\treturn m.giveUp()\n"),
+		one("an exec that cools down queues", "TestAnExecThatLeavesTheLockToOthersDoesNotQueueForIt", execWaitGo,
+			" || step.CoolingDown {", " {"),
+		one("a signal keeps a slot that may be unknown", "TestASlotThatMayBeUnknownIsGivenBackHoweverTheWaitEnds", execWaitGo,
+			"step.Term.Release(context.WithoutCancel(ctx), errGivenUp)", "step.Term.Release(ctx, errGivenUp)"),
+		one("a won wait deletes its ticket again", "TestAProgramDoesNotWaitForTheQueueOnceTheLockIsHeld", execWaitGo,
+			"w.place != nil && !won && ", "w.place != nil && "),
+		one("a key is chosen at each poll", "TestAnExecKeepsItsKeyWhileItWaits", execOnceGo,
+			"\tif x.todo.Key == \"\" {\n\t\tif err", "\tif true {\n\t\tif err"),
+		one("a key that can't be compared is done", "TestWhatWasDoneLastDecidesWheneverExecLearnsOfIt", execOnceGo,
+			"\tdefault:\n\t\treturn &terminal.Exit{Code: terminal.Failed, Err: fmt.Errorf(\"%s: %w\", x.name, err)}\n", "\tdefault:\n"),
+		one("each wait is shortened by what came before the first", "TestEachWaitIsAsLongAsTheUserAllows", execProgramGo,
+			"limit, trouble = limit-p.waited, p.trouble\n", "trouble = p.trouble\n\t}\n\tswitch limit -= p.waited; how {\n"),
+		one("an outage that is over is why the wait failed", "TestTheEndOfAWaitSaysWhatIsKnown", holdingGo,
+			"trouble = r.of.Explain(step.Err)", "trouble = cmp.Or(r.of.Explain(step.Err), trouble)"),
+		one("a key between two programs is for the first", "TestEachProgramIsLookedAfterLikeTheFirst", execProgramGo,
+			"\tp.program = nil\n", ""),
+		one("every signal continues a stopped program", "TestASignalThatEndsNothingLeavesAProgramStopped", execProgramGo,
+			"\t\tif !ends(a.signal) {\n\t\t\treturn\n\t\t}\n", ""),
+		one("every failed request is a failed heartbeat", "TestAProbeFollowsExecThroughItsTurns", "cmd/spindle/internal/run/reports.go",
+			"err != nil && step == \"heartbeat\"", "err != nil"),
 	)
 
 	guardMutants = of("./cmd/spindle/internal/run",

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -20,7 +21,6 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
-	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -90,15 +90,23 @@ func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
 		at(false, "job is no longer held")
 		p = s.running()
 		at(true, `holding job, token \d+; running work`)
-		s.Refuse(fleet.Refusing("heartbeat", commandtest.Away))
+		var all atomic.Bool
+		var failed atomic.Int32
+		s.Refuse(func(step string) error {
+			if step == "heartbeat" {
+				failed.Add(1)
+			} else if !all.Load() {
+				return nil
+			}
+			return commandtest.Away
+		})
 		for p.told.IsZero() {
 			time.Sleep(lease / 100)
 			synctest.Wait()
 		}
 		at(false, "the lock is lost: no heartbeat was acknowledged in time")
 		assert.Positive(t, s.exec.now().Left, "not yet")
-		failed := s.Counts()["heartbeat"] - 3 // of the first two turns
-		s.Refuse(func(string) error { return commandtest.Away })
+		all.Store(true)
 		p.exit(0)
 		time.Sleep(lease)
 		at(false, "on standby: can't compete for job: Unavailable")
@@ -107,7 +115,7 @@ func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
 		at(true, `holding job, token \d+; running work`)
 		answer := httptest.NewRecorder()
 		s.exec.probe.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		for _, line := range []string{"spindle_terms_begun_total{.*} 3", "spindle_terms_lost_total{.*} 1", fmt.Sprintf("spindle_heartbeat_failures_total{.*} %d", failed)} {
+		for _, line := range []string{"spindle_terms_begun_total{.*} 3", "spindle_terms_lost_total{.*} 1", fmt.Sprintf("spindle_heartbeat_failures_total{.*} %d", failed.Load())} {
 			assert.Regexp(t, "(?m)^"+line+"$", answer.Body.String())
 		}
 		s.signals <- syscall.SIGTERM
