@@ -100,9 +100,8 @@ func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
 			}
 			return commandtest.Away
 		})
-		for p.told.IsZero() {
+		for s.exec.now().Ready {
 			time.Sleep(lease / 100)
-			synctest.Wait()
 		}
 		at(false, "the lock is lost: no heartbeat was acknowledged in time")
 		assert.Positive(t, s.exec.now().Left, "not yet")
