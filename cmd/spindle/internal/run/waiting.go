@@ -114,16 +114,16 @@ func (w *waits) claims() elect.Choose {
 
 // attend joins the queue after a poll, or keeps its place in the queue. A command that is cooling down, for example
 // after a handover, does not queue yet.
-func (w *waits) attend(ctx context.Context, step elect.Step) (err error) {
+func (w *waits) attend(ctx context.Context, step elect.Step) error {
 	if w.place == nil || step.Seen == nil || step.Err != nil || step.CoolingDown {
 		return nil
 	}
-	p := w.place
-	if !soon(ctx, w.config.Lease, func() { err = p.Attend(ctx, w.nonce, step.Seen) }) {
+	p, attended := w.place, make(chan error, 1)
+	if !soon(ctx, w.config.Lease, func() { attended <- p.Attend(ctx, w.nonce, step.Seen) }) {
 		w.place = nil // still in use
 		return nil
 	}
-	return err
+	return <-attended
 }
 
 // rest waits until the next poll is due, after a step that began at the given time.
