@@ -24,12 +24,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// hooked lets an exec run hooks, which write their reasons.
+// hooked lets an exec run hooks, which write their reasons if they know the term.
 func hooked(t *testing.T) (change func(*site), told func(s *site, k hookKind) []string) {
 	dir := t.TempDir()
 	return func(s *site) {
 			s.exec.hooks = hooks{Limit: time.Hour, Warn: t.Errorf, Commands: [...]string{
-				onLost: `echo "$SPINDLE_REASON" >>` + dir + "/on-lost", onStuck: `echo "$SPINDLE_REASON" >>` + dir + "/on-stuck"}}
+				onLost: `test "$SPINDLE_TOKEN" -gt 0 && echo "$SPINDLE_REASON" >>` + dir + "/on-lost", onStuck: `test "$SPINDLE_TOKEN" -gt 0 && echo "$SPINDLE_REASON" >>` + dir + "/on-stuck"}}
 		}, func(s *site, k hookKind) []string {
 			s.exec.hooks.Wait(nil)
 			text, _ := os.ReadFile(filepath.Join(dir, k.String()))
@@ -69,11 +69,12 @@ func TestEachLossIsToldOnce(t *testing.T) {
 }
 
 // Probes and metrics follow exec through its turns: it is ready exactly while its program runs under the lock, and each state has its
-// reason. Only heartbeats that failed count as failed.
+// reason. Only heartbeats that failed count as failed, and hooks that failed are counted.
 func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
 		s := newSite(t, store, "a", func(s *site) { s.ignores, s.exec.restart = true, true })
+		s.exec.hooks = hooks{Limit: time.Hour, Commands: [...]string{onLost: "exit 3", onStuck: ""}}
 		require.NoError(t, s.exec.begin())
 		s.start()
 		at := func(ready bool, why string) {
@@ -112,9 +113,10 @@ func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
 		s.Refuse(nil)
 		s.running()
 		at(true, `holding job, token \d+; running work`)
+		s.exec.hooks.Wait(nil)
 		answer := httptest.NewRecorder()
 		s.exec.probe.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		for _, line := range []string{"spindle_terms_begun_total{.*} 3", "spindle_terms_lost_total{.*} 1", fmt.Sprintf("spindle_heartbeat_failures_total{.*} %d", failed.Load())} {
+		for _, line := range []string{"spindle_terms_begun_total{.*} 3", "spindle_terms_lost_total{.*} 1", `spindle_hook_failures_total{hook="on-lost",.*} 1`, fmt.Sprintf("spindle_heartbeat_failures_total{.*} %d", failed.Load())} {
 			assert.Regexp(t, "(?m)^"+line+"$", answer.Body.String())
 		}
 		s.signals <- syscall.SIGTERM

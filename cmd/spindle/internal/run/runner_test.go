@@ -408,6 +408,30 @@ func TestAHandoverLeavesTheLockToOthersAndCompetesAgain(t *testing.T) {
 	})
 }
 
+// An exec that has yielded to a higher priority in vain ignores such requests for a while. An operator's request counts at any time.
+func TestAnExecThatYieldedInVainKeepsTheLockFromPreferencesOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		s := newSite(t, store, "a", handingOver).start()
+		for _, r := range []struct {
+			by      table.Request
+			ignored bool
+		}{{table.ByOperator, false}, {table.ByPreference, false}, {table.ByPreference, true}, {table.ByOperator, false}} {
+			p := s.running()
+			time.Sleep(lease)
+			require.NoError(t, table.Table{Store: store}.Ask(t.Context(), r.by, "job", tokenIn(store, "job")))
+			time.Sleep(2 * lease)
+			synctest.Wait()
+			assert.Equal(t, r.ignored, p.ended.IsZero())
+			if r.ignored {
+				ask(t, store, "job")
+			}
+		}
+		s.running().exit(0)
+		s.ends()
+	})
+}
+
 // Each reply to the release is lost until the lease is over: exec does not report recorded work as undone.
 func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
 	finish := func(step string) bool { return step == "finish" }
