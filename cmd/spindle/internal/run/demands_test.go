@@ -105,7 +105,7 @@ func TestAProgramThatShutsDownIsNotChecked(t *testing.T) {
 					}
 				}).start()
 				p := s.running()
-				time.Sleep(3 * lease)
+				time.Sleep(3*lease + lease/10) // between two heartbeats
 				synctest.Wait()
 				assert.GreaterOrEqual(t, checks.Load(), int32(8), "before each heartbeat")
 				before := checks.Load()
