@@ -139,6 +139,34 @@ func TestAProcessThatComesBackHasItsOwnAgain(t *testing.T) {
 	})
 }
 
+// A group whose members have all gone, one after another or at the same time, gives each process its own partitions back, in whatever
+// order the processes return.
+func TestAGroupThatStopsKeepsTheIdentitiesOfItsMembers(t *testing.T) {
+	const n = 12
+	for _, opts := range [][]Option{nil, {spindle.WithHandover()}} {
+		for how, goes := range map[string]func(*cluster, []*process){
+			"at the same time":         func(c *cluster, ps []*process) { c.end(ps...) },
+			"one after another":        func(c *cluster, ps []*process) { c.end(ps[0]); c.sleep(lease / 3); c.end(ps[1]) },
+			"one, and it is long ago":  func(c *cluster, ps []*process) { c.end(ps[0]); c.sleep(5 * lease); c.end(ps[1]) },
+			"one, and another is dead": func(c *cluster, ps []*process) { c.end(ps[0]); ps[1].kill() },
+		} {
+			inVirtualTime(t, func(c *cluster) {
+				opts := append(opts, WithIdentity(100*lease))
+				a, b := c.shared(n, opts...)
+				had := map[string][]string{"a": names(a.Held()), "b": names(b.Held())}
+				goes(c, []*process{a, b})
+				c.sleep(2 * lease)
+				opts = append(opts, WithInitialDelay(lease/3))
+				a, b = c.start("b", Numbered(n), opts...), c.start("a", Numbered(n), opts...)
+				c.until(4*lease, how+": an even spread", spreadOver(n, a, b))
+				for _, p := range []*process{a, b} {
+					assert.Equal(t, had[p.id], names(p.Held()), "%s, handover: %v", how, len(opts) > 2)
+				}
+			})
+		}
+	}
+}
+
 // Shares follow the weights. A member's weight changes while it runs. As few partitions move as the new shares require, whatever happens to the
 // request, and the weight stays set in the next run.
 func TestAChangeOfWeightMovesOnlyWhatMust(t *testing.T) {

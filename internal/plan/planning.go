@@ -205,12 +205,14 @@ func (p Planning) TurnIn() time.Duration {
 }
 
 // Without returns the next plan for the group without this member. It returns false if that plan is unknown or is the
-// same as the published plan.
+// same as the published plan, or if no other member counts. A plan without members would contain no partitions, and
+// therefore no identities that are kept.
 func (p Planning) Without() (*Plan, bool) {
-	if p.known == nil {
+	others := slices.DeleteFunc(slices.Clone(p.members), p.is)
+	if p.known == nil || len(others) == 0 {
 		return nil, false
 	}
-	next, told := p.known.Next(p.Setting.List, slices.DeleteFunc(slices.Clone(p.members), p.is), p.at)
+	next, told := p.known.Next(p.Setting.List, others, p.at)
 	return next, told && !p.known.Same(next)
 }
 

@@ -274,6 +274,8 @@ func TestThePlanWithoutAMemberIsPublishedOnce(t *testing.T) {
 	assert.False(t, differs, "it is the plan")
 	_, differs = planned(a, 1, time.Hour, s, memberOf(a, 0, time.Hour)).Without()
 	assert.False(t, differs, "the plan never had it")
+	_, differs = planned(a, 1, time.Hour, group(row(a, 1, time.Hour)), memberOf(a, 1, time.Hour)).Without()
+	assert.False(t, differs, "no other member is left, and a plan of nobody would keep no identities")
 
 	// The plan is of members with another list only, and was published without hashes, so this member can't compute the next.
 	s = group(row(b, 0, time.Hour), row(a, 1, time.Hour))
