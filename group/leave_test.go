@@ -75,6 +75,33 @@ func TestWhatAStopHandsOver(t *testing.T) {
 	}
 }
 
+// A stop of a member whose work has been told to end hands nothing over. Otherwise, the member would announce a second time that it
+// leaves, and its partitions would wait for that.
+func TestAStopOfAMemberThatHasGivenUpHandsNothingOver(t *testing.T) {
+	for what, ends := range map[string]func(*term){
+		"it was useless":              func(h *term) { h.giveUp(errUseless) },
+		"its looks failed":            func(h *term) { h.giveUp(errReadDeadline) },
+		"its looks fail at that time": func(h *term) { h.lease.CancelWork(errReadDeadline) },
+		"its term is over":            func(h *term) { h.lease.End(spindle.ErrSuperseded) },
+	} {
+		inVirtualTime(t, func(c *cluster) {
+			p, h := c.holding(3, spindle.WithHandover())
+			defer h.letGo()
+			h.m.inventory.All[1].Busy = h.m.inventory.All[1].Assigned // its work hangs
+			ends(h)
+			h.leave.marked = true
+			ctx, stop := context.WithCancel(context.Background())
+			stop()
+			h.stop(ctx)
+			assert.ErrorIs(c.t, h.leave.why, spindle.ErrStopped, what)
+			assert.False(c.t, h.leave.pending || h.leave.revoke.on, what)
+			assert.NotContains(c.t, p.log.String(), "msg=leaving", what)
+			assert.Equal(c.t, map[string]int{"revoking": 3}, h.states(), what)
+			assert.LessOrEqual(c.t, h.moves.releases.left(h.polls.clock), lease/50, what)
+		})
+	}
+}
+
 // In a handover, the work continues for a third of a lease after the announcement was applied, however long that took. Releases wait
 // for the announcement, and no longer than that, whether or not it succeeds.
 func TestHowLongAHandoverLasts(t *testing.T) {

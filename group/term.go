@@ -281,12 +281,13 @@ func stopped(ctx context.Context) error {
 
 // stop begins to give up the term because ctx has ended. With WithHandover, if there is work to hand over, stop only
 // announces that the member is leaving. The work is revoked once the other members have had time to see the
-// announcement, or earlier if heartbeats fail. In all other cases, stop revokes all work immediately.
+// announcement, or earlier if heartbeats fail. In all other cases, stop revokes all work immediately. In particular, a
+// term that is already being given up has no work to hand over.
 func (t *term) stop(ctx context.Context) {
 	t.leave.why = stopped(ctx)
 	c, all := t.send.config, t.m.inventory.All
 	_, acted := all.Holds() // without WithWork, any of these may be worked on
-	if !c.Handover || !(all.Works(false) || c.Work == nil && acted > 0) {
+	if !c.Handover || !t.acts() || !(all.Works(false) || c.Work == nil && acted > 0) {
 		t.revokeTerm(context.Cause(ctx))
 		return
 	}
