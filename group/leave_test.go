@@ -102,6 +102,73 @@ func TestAStopOfAMemberThatHasGivenUpHandsNothingOver(t *testing.T) {
 	}
 }
 
+// Once a member leaves, it only leaves: that its claims or releases fail ends neither its handover nor the reason for the end.
+func TestAHandoverGoesOnAlthoughNothingSucceeds(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		p, h := c.holding(2, spindle.WithHandover())
+		defer h.letGo()
+		h.conduct.Lease = lease / 10 // useless before the handover is over
+		ctx, stop := context.WithCancel(context.Background())
+		stop()
+		h.stop(ctx)
+		h.conduct.Failed(h.now(), errors.New("not today"), true, h.m.inventory.All...)
+		c.sleep(lease / 4)
+		h.checkFitness()
+		assert.ErrorIs(c.t, h.leave.why, spindle.ErrStopped)
+		assert.Equal(c.t, 2, p.has())
+	})
+}
+
+// A stop cancels the work's contexts itself, before the loop knows. This is no loss of the term, so the lock is released.
+func TestTheContextsThatAStopEndsAreNoLoss(t *testing.T) {
+	why := errors.New("rollout")
+	for _, stops := range []bool{false, true} {
+		inVirtualTime(t, func(c *cluster) {
+			_, h := c.holding(1)
+			defer h.letGo()
+			ctx, stop := context.WithCancelCause(context.Background())
+			defer stop(nil)
+			time.AfterFunc(1, func() {
+				if stops {
+					stop(why)
+				}
+				h.lease.CancelWork(why)
+			})
+			_, lost := h.await(ctx, nil, nil)
+			assert.Equal(c.t, !stops, errors.Is(lost, why))
+		})
+	}
+}
+
+// Work that returns just as the grace period ends has returned: its member's lock is released, and Run reports no error. The loop may
+// hear of either first.
+func TestWorkThatReturnsAsTheGracePeriodEndsHasReturned(t *testing.T) {
+	over := make(chan struct{})
+	close(over)
+	for range 10 {
+		for _, member := range []bool{false, true} {
+			inVirtualTime(t, func(c *cluster) {
+				p, h := c.holding(1)
+				defer h.letGo()
+				e := h.m.inventory.All[0]
+				e.Busy, h.m.caller.gracePeriod = e.Assigned, over
+				p.inbox.Put(outcome{of: p.partitions[0].acted.Load()})
+				ctx, stop := context.WithCancel(context.Background())
+				stop()
+				h.stop(ctx)
+				if member {
+					_, lost := h.await(ctx, nil, nil)
+					assert.NoError(c.t, lost)
+					assert.True(c.t, h.finished())
+				} else {
+					h.m.takeIn(over, never, h.m.idle)
+					assert.NoError(c.t, h.m.awaitWork())
+				}
+			})
+		}
+	}
+}
+
 // In a handover, the work continues for a third of a lease after the announcement was applied, however long that took. Releases wait
 // for the announcement, and no longer than that, whether or not it succeeds.
 func TestHowLongAHandoverLasts(t *testing.T) {
