@@ -97,6 +97,27 @@ func TestAMemberIsUnhealthyAfterThreeLeasesOfAProblem(t *testing.T) {
 	}
 }
 
+// A member that can't poll says why, whether or not it has been in the group: Health does, and so does the reason for the end of its term.
+func TestAMemberSaysWhyItCanNotPoll(t *testing.T) {
+	for _, joins := range []bool{false, true} {
+		inVirtualTime(t, func(c *cluster) {
+			a := c.process("a", Numbered(2))
+			refuse := func() { a.link.Refuse(fleet.Refusing("look", errors.New("no such database"))) }
+			if !joins {
+				refuse()
+			}
+			c.run(a)
+			if joins {
+				c.sleep(2 * lease)
+				refuse()
+			}
+			c.sleep(4 * lease)
+			assert.ErrorContains(t, a.Health(), "no such database")
+			assert.Equal(t, joins, strings.Contains(a.log.String(), "the last poll failed: "), "the reason for the end of a term")
+		})
+	}
+}
+
 // Work that hangs forever keeps Run from being called again, but does not hide the fact that Run has ended.
 func TestBalancedDoesNotWaitForWorkThatHangsWhenRunHasEnded(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -161,6 +162,27 @@ func TestAnOutageEndsNoCoolDown(t *testing.T) {
 			c.sleep(lease * 9 / 10)
 			assert.Equal(t, 4, joins(), "answered: %v", answered)
 			c.until(3*lease, "b to join", func() bool { return joins() == 5 })
+		})
+	}
+}
+
+// A term that ends although Spanner answers some of the member's requests is no outage: the process cools down, whichever requests fail.
+func TestATermThatEndsThoughSpannerAnswersCostsACoolDown(t *testing.T) {
+	for what, fails := range map[string][]string{"heartbeats": {"heartbeat"}, "looks": {"look"}, "both": {"heartbeat", "look"}} {
+		inVirtualTime(t, func(c *cluster) {
+			c.start("b", Numbered(4)) // while it lives, cool-downs are not cut short
+			c.sleep(3 * lease)
+			a := c.process("a", Numbered(4))
+			a.link.Refuse(func(step string) error {
+				if a.has() > 0 && slices.Contains(fails, step) {
+					return errors.New("not today")
+				}
+				return nil
+			})
+			c.run(a)
+			c.sleep(30 * lease)
+			terms := strings.Count(a.log.String(), "msg=joined")
+			assert.Equal(t, len(fails) == 2, terms > 10, "%s: %d terms", what, terms)
 		})
 	}
 }

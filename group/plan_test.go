@@ -14,6 +14,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -306,26 +307,34 @@ func TestASlotWhoseRowsHaveVanishedIsLeftAlone(t *testing.T) {
 	})
 }
 
-// A member's lease still counts after all its rows were deleted, for the processes that have seen it.
+// A member's lease still counts after all its rows were deleted, for the processes that have seen it, even if they were not in the group.
 func TestTheLeaseOfAMemberWhoseRowsAreGoneIsKept(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		a := c.alone(8)
-		c.sleep(2 * lease)
-		b := c.start("b", Numbered(8), spindle.WithLease(lease/10))
-		c.until(4*lease, "an even spread", spreadOver(8, a, b))
-		c.sleep(2 * lease)
-		a.link.Cut()
-		writes := []table.Write{{Kind: table.Delete, Name: c.slotOf(a).Key()}}
-		for name, row := range c.store.Rows() {
-			if part, is := table.PartOf(name); is && part.Partition == "" && row.Writer == "a" || strings.Contains(name, "/partition/") && strings.Contains(name, "_") {
-				writes = append(writes, table.Write{Kind: table.Delete, Name: name})
+	for _, joined := range []bool{false, true} {
+		inVirtualTime(t, func(c *cluster) {
+			a := c.alone(8)
+			c.sleep(2 * lease)
+			b := c.process("b", Numbered(8), spindle.WithLease(lease/10))
+			if !joined {
+				b.link.Refuse(fleet.Refusing("claim", errors.New("not yet")))
 			}
-		}
-		c.operate(writes...)
-		c.sleep(2 * lease)
-		require.Empty(t, c.clash)
-		a.link.Mend()
-	})
+			c.run(b)
+			c.sleep(2 * lease)
+			require.Equal(t, joined, spreadOver(8, a, b)())
+			a.link.Cut()
+			writes := []table.Write{{Kind: table.Delete, Name: c.slotOf(a).Key()}}
+			for name, row := range c.store.Rows() {
+				if part, is := table.PartOf(name); is && part.Partition == "" && row.Writer == "a" || strings.Contains(name, "/partition/") && strings.Contains(name, "_") {
+					writes = append(writes, table.Write{Kind: table.Delete, Name: name})
+				}
+			}
+			c.operate(writes...)
+			b.link.Refuse(nil)
+			c.sleep(2 * lease)
+			require.Empty(t, c.clash)
+			require.Equal(t, 8, b.has())
+			a.link.Mend()
+		})
+	}
 }
 
 // Each member of a crowd reads the rows of the others more rarely, which bounds the cost. All the same, it has a dead member's

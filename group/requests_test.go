@@ -12,6 +12,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/operator"
+	"github.com/spindle-lock/spindle/internal/share"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -153,6 +154,40 @@ func TestAPauseIsMarkedOnceTheOtherMemberIsDone(t *testing.T) {
 		free()
 		c.until(lease, "the pause to be shown", func() bool { return c.listedAsPaused() == 1 })
 	})
+}
+
+// If more partitions are paused than fit into a commit, they are all marked, in one commit after the other. If they have another member,
+// one attempt is enough until the next poll.
+func TestManyPausesAreMarkedABatchAtATime(t *testing.T) {
+	for _, free := range []bool{false, true} {
+		inVirtualTime(t, func(c *cluster) {
+			b := c.process("b", Numbered(5))
+			c.run(b)
+			c.until(lease, "b to have all", spreadOver(5, b))
+			if free {
+				c.end(b)
+			}
+			p := c.process("a", Numbered(5), batchesOf(2))
+			h := c.inHand(p)
+			defer h.letGo()
+			for _, e := range h.m.inventory.All {
+				e.Target, e.Paused = true, share.Paused
+			}
+			s, err := h.send.table.LookAtGroup(h.send.ctx, "orders", table.GroupQuery{Members: true})
+			require.NoError(t, err)
+			n := 0
+			for h.upkeep.showPaused(s.Members); h.upkeep.marking && n < 9; n++ {
+				h.reply()
+			}
+			if free {
+				assert.Equal(t, 3, n)
+				assert.Empty(t, h.m.inventory.Unmarked())
+			} else {
+				assert.Equal(t, 1, n)
+				assert.Len(t, h.m.inventory.Unmarked(), 5)
+			}
+		})
+	}
 }
 
 // The mark of a pause keeps no other member from the partition, and says nothing once its member's term is over.

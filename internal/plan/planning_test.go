@@ -290,6 +290,25 @@ func TestThePlanWithoutAMemberIsPublishedOnce(t *testing.T) {
 	assert.False(t, ok)
 }
 
+// An eviction begins nothing that the last poll did not allow: the group still waits for members, and a newer version's plan is left alone.
+func TestAnEvictionPlansNothingByItself(t *testing.T) {
+	l := NewList([]string{"x", "y"})
+	s := group(row(l, 0, time.Second), row(l, 1, time.Second))
+	newer := s
+	newer.Plan, newer.Body = 5, "99\nmore"
+	for what, p := range map[string]Planning{
+		"a new group":                   planned(l, 0, time.Second, s),
+		"all that were in it have gone": planned(l, 0, time.Second, s, memberOf(l, 0, time.Hour)),
+		"a plan of a newer version":     planned(l, 0, time.Second, newer),
+	} {
+		assert.True(t, p.Settling > 0 || p.Newer != nil, what)
+		p = p.Evicted([]string{table.SlotName("orders", 1)})
+		assert.Equal(t, 1, p.Members(), what)
+		assert.False(t, p.Planned() || p.ReadsAll(), what)
+		assert.Equal(t, never, p.TurnIn(), what)
+	}
+}
+
 // What a poll says is known only once the plan and the members are: a plan that was lost or is out of date assigns nothing.
 func TestNothingIsPlannedWithoutAPlan(t *testing.T) {
 	l := NewList([]string{"x"})
