@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,6 +27,13 @@ func TestAGroupReports(t *testing.T) {
 		assert.Equal(t, 10.0, ra.Metrics(t)["group.moves{direction=claimed,lock=orders}"])
 		assert.Equal(t, 5.0, ra.Metrics(t)["group.moves{direction=released,lock=orders}"])
 		assert.Equal(t, 5.0, rb.Metrics(t)["group.moves{direction=claimed,lock=orders}"])
+		rd := fleet.NewReports()
+		d := c.process("d", Numbered(10), rd.Options())
+		d.link.Refuse(fleet.Refusing("claim", errors.New("not today")))
+		c.run(d)
+		c.sleep(lease)
+		assert.Equal(t, 2.0, rd.Metrics(t)["group.members{lock=orders}"], "a process that is not in the group counts those that are")
+		c.end(d)
 		a.kill()
 		c.until(2*lease, "b to have all", spreadOver(10, b))
 		c.sleep(lease)

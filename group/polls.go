@@ -218,8 +218,7 @@ func (p *polls) conclude(s table.GroupSnapshot) {
 // should know.
 func (p *polls) learn(s table.GroupSnapshot) {
 	m := p.t.m
-	m.memory.Learn(s)
-	m.voice.metrics.members.Store(int64(plan.Living(s)))
+	m.learn(s)
 	m.inventory.Learn(s, m.memory)
 	if plain := m.inventory.PlainLocks(s); len(plain) > 0 {
 		first := plain[0]

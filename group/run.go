@@ -141,9 +141,15 @@ func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 		m.g.runs.Fail(err)
 		return s, err
 	}
-	m.memory.Learn(s)
+	m.learn(s)
 	m.g.runs.Beat(began)
 	return s, nil
+}
+
+// learn remembers and counts the members that a poll has read, whether or not this process is one of them.
+func (m *member) learn(s table.GroupSnapshot) {
+	m.memory.Learn(s)
+	m.voice.metrics.members.Store(int64(plan.Living(s)))
 }
 
 // sleep waits while this process is not in the group. Meanwhile, it handles work of earlier terms that returns.
