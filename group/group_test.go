@@ -81,6 +81,7 @@ func TestAMemberThatIsKilledIsReplacedWhenItsLeaseHasRunOut(t *testing.T) {
 		gap := c.until(2*lease, "the others to have all", spreadOver(64, b, d))
 		assert.Less(t, gap, lease+lease/20)
 		assert.Greater(t, gap, lease*6/10, "its last heartbeat was less than a third of a lease before it")
+		assert.Equal(t, 1, strings.Count(b.log.String()+d.log.String(), "msg=\"evicted a member"), "the one that did it says so")
 	})
 }
 

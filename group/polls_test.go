@@ -238,6 +238,25 @@ func TestWhatFollowsFromAStepOfUpkeep(t *testing.T) {
 	}
 }
 
+// A member that waits long for a partition, whose work hangs on another member, polls less and less often, however often it plans anew
+// what it has planned before.
+func TestAPartitionThatIsAwaitedForLongIsPolledRarely(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.alone(2)
+		free := c.hung(a)
+		defer free()
+		b := c.start("b", Numbered(2))
+		var looks []int
+		for range 3 {
+			c.sleep(4 * lease)
+			looks = append(looks, b.link.Counts()["look"])
+		}
+		assert.Zero(t, b.has())
+		assert.Greater(t, looks[0], 60)
+		assert.Less(t, looks[2], 20)
+	})
+}
+
 // A weight is written only into the row of the member's own term, if that row has another one, and not by a member that leaves.
 func TestWhenAWeightIsWritten(t *testing.T) {
 	for what, x := range map[string]struct {

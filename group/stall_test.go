@@ -72,6 +72,17 @@ func TestAPartitionWhoseWorkStallsStaysWithItsMember(t *testing.T) {
 	})
 }
 
+// Only work that runs can stall: neither a pause before it begins again nor a partition that is kept without work is a stall.
+func TestWorkThatHasReturnedDoesNotStall(t *testing.T) {
+	for _, then := range []EarlyReturn{BeginAgain, KeepIdle, Release} {
+		inVirtualTime(t, func(c *cluster) {
+			a := c.doing("a", Numbered(2), func(context.Context, Partition) error { return nil }, spindle.WithStall(lease/3), WithEarlyReturn(then))
+			c.sleep(20 * lease)
+			assert.Zero(t, strings.Count(a.log.String(), "no progress"), then)
+		})
+	}
+}
+
 // Work that was told to stop, and then hangs, has stalled as well. The log, the metrics and an event name the partition that does not
 // move, even if its member has left its term or is about to.
 func TestWorkThatHangsAfterItWasToldToStopStalls(t *testing.T) {
