@@ -134,7 +134,7 @@ func (s *told) hear(e spindle.Event) {
 		ok = ok && len(s.has) == 0 && e.Err != nil
 		s.member = 0
 	case spindle.Jeopardy:
-		ok = ok && !s.jeopardy && e.Err != nil && !e.Deadline.IsZero()
+		ok = ok && !s.jeopardy && e.Err != nil && strings.Contains(e.Err.Error(), `group "orders"`) && !e.Deadline.IsZero()
 		s.jeopardy = true
 	case spindle.Safe:
 		ok = ok && s.jeopardy && !e.Deadline.IsZero()

@@ -222,7 +222,7 @@ func TestEachTimeThatWorkHangsIsSaid(t *testing.T) {
 		for _, hang := range []struct {
 			lasts       time.Duration
 			least, most int // log lines, after one lease and each time that the hang has lasted twice as long
-		}{{5 * lease, 2, 3}, {3 * lease / 2, 1, 1}} {
+		}{{9 * lease, 3, 4}, {3 * lease / 2, 1, 1}} {
 			c.sleep(2 * lease)
 			before, free := said(), c.hung(a)
 			defer free()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
@@ -42,5 +43,16 @@ func TestAGroupReports(t *testing.T) {
 		c.end(b)
 		assert.Equal(t, 1.0, rb.Metrics(t)["terms{lock=orders,reason=stopped}"])
 		assert.NotContains(t, rb.Metrics(t), "group.partitions{lock=orders}", "a member that has ended reports nothing")
+	})
+}
+
+// The traces of a group's member have its elections and its handovers, like those of any lock.
+func TestAGroupTracesItsElectionsAndHandovers(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		r := fleet.NewReports()
+		a := c.alone(4, r.Options(), spindle.WithHandover())
+		c.end(a)
+		assert.Contains(t, r.Spans(), "election elected [observe done claim done confirm done]")
+		assert.Contains(t, r.Spans(), "handover [announce done release done]")
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -59,4 +60,24 @@ func TestAMemberWhoseCommitWasAbortedMakesRoomForOthers(t *testing.T) {
 			assert.Greater(t, paused, lasted, step)
 		})
 	}
+}
+
+// The pauses of a member whose claims all fail grow, and begin anew once one succeeds.
+func TestASuccessEndsThePausesBetweenClaims(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		_, h := c.holding(1)
+		defer h.letGo()
+		m, clock := &h.moves, h.polls.clock
+		for range 2 {
+			m.slow(true)
+			assert.Less(t, m.pause.Pause(clock), lease/50)
+			for range 9 {
+				m.paused = elect.PauseFor(clock, m.pause.Pause(clock))
+			}
+			assert.Greater(t, m.paused.Left(clock), lease/5)
+			assert.Zero(t, m.width())
+			m.succeeded()
+			assert.Equal(t, lanes, m.width())
+		}
+	})
 }

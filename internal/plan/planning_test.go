@@ -290,6 +290,19 @@ func TestThePlanWithoutAMemberIsPublishedOnce(t *testing.T) {
 	assert.False(t, ok)
 }
 
+// A newcomer waits only for members that stay: once all older ones leave, it has their partitions at once.
+func TestANewcomerCountsAtOnceIfAllOthersLeave(t *testing.T) {
+	l := NewList([]string{"x", "y"})
+	for _, leaves := range []bool{false, true} {
+		s := group(row(l, 0, time.Hour, func(o *table.Observation) {
+			if leaves {
+				o.Writer = ""
+			}
+		}), row(l, 1, time.Second))
+		assert.Equal(t, leaves, planned(l, 1, time.Second, s).Counts())
+	}
+}
+
 // An eviction begins nothing that the last poll did not allow: the group still waits for members, and a newer version's plan is left alone.
 func TestAnEvictionPlansNothingByItself(t *testing.T) {
 	l := NewList([]string{"x", "y"})
