@@ -52,6 +52,20 @@ func TestAStepOfTheWallClockMakesNoMemberUnhealthy(t *testing.T) {
 	})
 }
 
+// A problem does not last longer because the machine was suspended.
+func TestAProblemDoesNotLastWhileTheMachineIsSuspended(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(2))
+		a.link.Refuse(fleet.Refusing("claim", errors.New("not today")))
+		c.run(a)
+		c.sleep(2 * lease)
+		a.clock.Wall.Add(int64(time.Hour))
+		assert.NoError(t, a.Health())
+		c.sleep(2 * lease)
+		assert.ErrorContains(t, a.Health(), "not today")
+	})
+}
+
 // A member is unhealthy after three leases of a problem, and says since when and why. It is alive unless a restart may
 // help. Once the problem is over, it is healthy.
 func TestAMemberIsUnhealthyAfterThreeLeasesOfAProblem(t *testing.T) {

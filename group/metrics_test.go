@@ -1,7 +1,9 @@
 package group
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -55,4 +57,24 @@ func TestAGroupTracesItsElectionsAndHandovers(t *testing.T) {
 		assert.Contains(t, r.Spans(), "election elected [observe done claim done confirm done]")
 		assert.Contains(t, r.Spans(), "handover [announce done release done]")
 	})
+}
+
+// Each end of a term is counted under its reason. A useless term is the member's decision, whatever its last failure was.
+func TestWhyATermHasEndedIsCounted(t *testing.T) {
+	over, stop := context.WithCancel(t.Context())
+	stop()
+	for reason, why := range map[string]error{
+		"stopped":      stopped(over),
+		"expired":      errReadDeadline,
+		"superseded":   spindle.ErrSuperseded,
+		"stepped_down": fmt.Errorf("%w: %w", errUseless, spindle.ErrSuperseded),
+	} {
+		inVirtualTime(t, func(c *cluster) {
+			r := fleet.NewReports()
+			_, h := c.holding(1, r.Options())
+			h.close(why)
+			assert.Equal(t, 1.0, r.Metrics(t)["terms{lock=orders,reason="+reason+"}"], why)
+			h.letGo()
+		})
+	}
 }
