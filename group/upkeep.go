@@ -27,12 +27,12 @@ type upkeep struct {
 func (u *upkeep) plan(next plan.Planning) {
 	before := u.planning
 	u.planning = next
-	if next.Next == before.Next && next.Counts() == before.Counts() {
+	if next.Next == before.Next {
 		return
 	}
 	targets := next.Targets()
 	u.t.m.inventory.Assign(targets)
-	if before.Next == nil || !before.Next.Same(next.Next) {
+	if !before.Next.Same(next.Next) {
 		u.t.polls.changed = u.t.polls.clock.Now()
 		u.t.m.voice.log.Debug("plan changed", "members", next.Members(), "partitions", len(targets))
 	}
