@@ -14,7 +14,7 @@ const (
 )
 
 // The behavior of a member with its failed requests, with itself, and with requests from its program.
-var groupMemberMutants = slices.Concat(groupRequestMutants, fitnessMutants, groupJoinMutants, groupWorkMutants, memoryMutants, shareMutants)
+var groupMemberMutants = slices.Concat(groupRequestMutants, fitnessMutants, groupJoinMutants, groupWorkMutants, groupEndMutants, memoryMutants, shareMutants)
 
 var groupRequestMutants = of("./group",
 	one("no halves of what has failed", "TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing", movesGo,
@@ -142,6 +142,34 @@ var groupWorkMutants = of("./group",
 		"delete(r.paused, partition)", "r.paused[partition] = true"),
 	one("work that is let go is waited for", "TestAPartitionWhoseWorkHangsIsLetGo", inventoryGo,
 		"e.Busy == e.Assigned && !e.Assigned.Let:", "e.Busy == e.Assigned:"),
+)
+
+// The end of a term and of a Run, and what is reported of it.
+var groupEndMutants = of("./group",
+	one("the last member publishes a plan of nobody", "TestAGroupThatStopsKeepsTheIdentitiesOfItsMembers", planningGo,
+		"if p.known == nil || len(others) == 0 {", "if p.known == nil {"),
+	one("a term that is given up is handed over", "TestAStopOfAMemberThatHasGivenUpHandsNothingOver", groupTermGo,
+		"if !c.Handover || !t.acts() || !(", "if !c.Handover || !("),
+	one("a member that leaves finds that it is useless", "TestAHandoverGoesOnAlthoughNothingSucceeds", groupTermGo,
+		"if !t.leaving() && t.conduct.Useless(now, owned) {", "if t.conduct.Useless(now, owned) {"),
+	one("work that returned just in time has not", "TestWorkThatReturnsAsTheGracePeriodEndsHasReturned", groupTermGo,
+		"if t.collect(); t.m.inventory.All.Works(false) {", "if t.m.inventory.All.Works(false) {"),
+	one("Run ends before its requests", "TestRunEndsAfterAllItsRequests", groupRunGo,
+		"\tm.running.Wait()\n", ""),
+	one("the health of an earlier Run", "TestHealthBeginsAnewWithEachRun", groupRunGo,
+		"m.takeIn(nil, never, m.idle); over() }", "m.takeIn(nil, never, m.idle) }"),
+	one("a trial that is passed comes back", "TestATrialThatIsPassedIsOver", groupTermGo,
+		"\t\tt.m.fitness.Recovered()\n", ""),
+	one("looks that are answered are silence", "TestATermThatEndsThoughSpannerAnswersCostsACoolDown", pollsGo,
+		"\t\tt.conduct.Acked = sent\n", ""),
+	one("a process that waits to join remembers nobody", "TestTheLeaseOfAMemberWhoseRowsAreGoneIsKept", groupRunGo,
+		"\tm.learn(s)\n", "\tm.voice.metrics.members.Store(int64(plan.Living(s)))\n"),
+	one("pauses that are not marked are tried without end", "TestManyPausesAreMarkedABatchAtATime", upkeepGo,
+		"if len(marked) > 0 && len(names) > len(some) {", "if len(names) > len(some) {"),
+	one("work that waits to begin again stalls", "TestWorkThatHasReturnedDoesNotStall", workGo,
+		"\t\tstop()\n", "\t\tdefer stop()\n"),
+	one("any plan is a change", "TestAPartitionThatIsAwaitedForLongIsPolledRarely", upkeepGo,
+		"if !before.Next.Same(next.Next) {", "if true {"),
 )
 
 var memoryMutants = of("./internal/plan",
