@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -46,6 +47,38 @@ func TestWithoutWaitingTheStatusIsTheResult(t *testing.T) {
 			assert.Equal(t, "busy", j["code"])
 			b.asks("p", "POST /v1/"+kind+"wait=0&lease=1s&name=free").reads("held")
 		})
+	}
+}
+
+// A request with wait=0 is answered soon, whatever becomes of its requests to Spanner and of its agent, and leaves nothing behind. A
+// program that does not want to wait would otherwise wait for the end of an outage.
+func TestARequestThatDoesNotWaitIsAnsweredSoon(t *testing.T) {
+	for _, kind := range everyKindOfLock {
+		for what, happens := range map[string]func(*bed){
+			"refused": func(b *bed) { b.link.Refuse(func(string) error { return memstore.ErrCut }) },
+			"lost":    func(b *bed) { b.link.Cut() },
+			"claims refused": func(b *bed) {
+				b.link.Refuse(fleet.Refusing("claim", memstore.ErrCut))
+			},
+			"confirmations refused": func(b *bed) { b.link.Refuse(fleet.Refusing("confirm", memstore.ErrCut)) },
+			"asked to stop": func(b *bed) {
+				b.before(func(string) { time.Sleep(time.Second) })
+				go func() { time.Sleep(time.Second / 2); b.agent.Drain(context.Background(), "agent-stops") }()
+			},
+		} {
+			among(t, 10, func(b *bed) {
+				happens(b)
+				began := time.Now()
+				status, j := b.call("p", "POST /v1/"+kind+"&wait=0&lease=2s")
+				assert.Equal(t, []any{http.StatusServiceUnavailable, "unavailable"}, []any{status, j["code"]}, "%s, %s: %v", kind, what, j)
+				assert.LessOrEqual(t, time.Since(began), 4*time.Second, "%s, %s", kind, what)
+				b.before(func(string) {})
+				b.link.Refuse(nil)
+				b.link.Mend()
+				time.Sleep(20 * time.Second)
+				assert.Empty(t, b.holder("a"), "%s, %s", kind, what)
+			})
+		}
 	}
 }
 

@@ -29,6 +29,9 @@ import (
 // patience is how long tests wait for an event that must come.
 const patience = 5 * time.Minute
 
+// everyKindOfLock lists the requests for locks that can be free: each begins with the lock a.
+var everyKindOfLock = []string{"locks?name=a", "locks?name=a&name=b", "semaphores?name=a&slots=1", "once?name=a&key=k", "once?name=a&every=24h", "elections?name=a", "elections?name=a&priority=0&handover=true"}
+
 // bed is an agent that keeps its lock table in memory, and what its programs send it: over a socket and in real time, or in
 // virtual time.
 type bed struct {

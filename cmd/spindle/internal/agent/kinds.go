@@ -27,6 +27,8 @@ var (
 	errBusy = errors.New("the lock is not free")
 	errDone = errors.New("the key is already done")
 
+	errUndecided = errors.New("whether the lock is free could not be found out in time: ask again later")
+
 	errNotDone  = errors.New("the program did not report the key as done")
 	errReturned = errors.New("the work has returned")
 )
@@ -164,6 +166,9 @@ func election(h *hold, elector func(...spindle.Option) *spindle.Lock) locker {
 					giveUp(errBusy)
 				}
 			}
+		}
+		if h.asked.try { // locks of other kinds return the first error, but an elector tries again
+			defer time.AfterFunc(h.asked.lease+time.Second, func() { giveUp(errUndecided) }).Stop()
 		}
 		l := elector(spindle.WithLeader(lead), spindle.WithObserver(observe))
 		defer context.AfterFunc(ctx, func() { giveUp(errors.Join(context.Cause(ctx), l.Health())) })()
