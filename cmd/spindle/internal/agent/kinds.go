@@ -126,7 +126,7 @@ func once(r *request, of *lock.Once) locker {
 			return errDone
 		case errors.Is(err, lock.ErrBusy):
 			return fmt.Errorf("%w: %w", errBusy, err)
-		case errors.Is(err, errNotDone) && !errors.Is(err, lock.ErrNotHeld):
+		case err == errNotDone: // otherwise, the release has failed, too
 			return nil
 		}
 		return err

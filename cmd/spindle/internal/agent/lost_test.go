@@ -104,22 +104,26 @@ func TestAHoldIsNotKeptForItsWait(t *testing.T) {
 	require.Eventually(t, func() bool { runtime.GC(); return over.Value() == nil }, 30*time.Second, time.Millisecond)
 }
 
-// How long a program was ready to wait says nothing about how long its release may take: the release of each kind of lock has until
-// the lease would expire, and no longer.
+// How long a program was ready to wait says nothing about how long it may hold its lock, or how long its release may take: the release
+// of each kind of lock has until the lease would expire, and no longer. Then its program is told that the outcome is unknown.
 func TestAReleaseHasALeaseHoweverShortTheWaitWas(t *testing.T) {
-	for _, asked := range []string{"locks?name=a", "locks?name=a&name=b", "semaphores?name=a&slots=1", "once?name=a&key=k", "elections?name=a"} {
+	for _, asked := range everyKindOfLock {
 		for _, wait := range []string{"", "&wait=1s"} {
 			for _, answers := range []bool{true, false} {
 				among(t, 2, func(b *bed) {
 					l := b.asks("a", "POST /v1/"+asked+wait+"&lease=12s").reads("held")
-					time.Sleep(5 * time.Second)
+					time.Sleep(60 * time.Second)
+					want := http.StatusAccepted
 					if answers {
+						want = http.StatusOK
 						b.before(func(string) { time.Sleep(3900 * time.Millisecond) })
 					} else {
 						b.link.Cut()
 					}
-					b.asks("a", "POST /v1/holds/"+l.Hold+"/release")
+					release := b.asks("a", "POST /v1/holds/"+l.Hold+"/release")
 					time.Sleep(13 * time.Second)
+					assert.True(t, happened(release.answered), "%s%s", asked, wait)
+					assert.Equal(t, want, release.wait(), "%s%s", asked, wait)
 					for _, name := range l.Names {
 						assert.Equal(t, answers, b.holder(name) == "", "%s%s: %s", asked, wait, name)
 					}
@@ -151,4 +155,66 @@ func TestFewRequestsForTheMetricsAreServedAtATime(t *testing.T) {
 	all.Wait()
 	go func() { <-begun }()
 	assert.Equal(t, http.StatusOK, ask())
+}
+
+// An agent remembers how its last holds ended, and forgets the oldest ones: it would otherwise grow for as long as it runs, or could not
+// say what became of a release whose answer was lost.
+func TestAnAgentRemembersTheLastHoldsThatEnded(t *testing.T) {
+	a := newBed(t).agent
+	var all []*hold
+	for range remembered + 5 {
+		h, bad := a.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
+		require.Nil(t, bad)
+		h.account.now.phase = over
+		a.ended(h)
+		a.programs.end(h)
+		all = append(all, h)
+	}
+	assert.Empty(t, a.all())
+	for i, h := range all {
+		assert.Equal(t, i >= 5, a.find(h.id) == h, i)
+	}
+}
+
+// A request whose program has closed its side of the connection is refused, and counts no longer: nobody would read its lines.
+func TestARequestOfAProgramThatHasGoneIsRefused(t *testing.T) {
+	a := newBed(t).agent
+	w := &wire{process: newProcess("a"), closed: make(chan struct{})}
+	w.shutsDown()
+	_, bad := a.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute}, newKnown(w))
+	require.NotNil(t, bad)
+	assert.Equal(t, []any{http.StatusBadRequest, "closed"}, []any{bad.Status, bad.Code})
+	assert.Empty(t, a.programs.byKey)
+}
+
+// A key is recorded only for a hold that has one. The other kinds of locks are not released by such a request: the program may have meant
+// another hold.
+func TestOnlyAKeyIsDone(t *testing.T) {
+	for _, kind := range everyKindOfLock {
+		among(t, 10, func(b *bed) {
+			held := b.asks("p", "POST /v1/"+kind+"&lease=1h").reads("held")
+			status, j := b.call("p", "POST /v1/holds/"+held.Hold+"/done")
+			if strings.HasPrefix(kind, onces) {
+				assert.Equal(t, []any{http.StatusOK, "released"}, []any{status, j["state"]}, kind)
+				return
+			}
+			assert.Equal(t, []any{http.StatusBadRequest, "not-once"}, []any{status, j["code"]}, kind)
+			assert.NotEmpty(t, b.holder(held.Names[0]), kind)
+		})
+	}
+}
+
+// A request that belongs to no hold is answered although Spanner does not answer, and other requests begin meanwhile.
+func TestARequestThatSpannerDoesNotAnswerIsUnavailable(t *testing.T) {
+	for _, request := range []string{"GET /v1/elections?name=a", "POST /v1/release?name=a&token=1&hold=0123"} {
+		among(t, 10, func(b *bed) {
+			b.link.Cut()
+			s := b.asks("p", request)
+			assert.Empty(t, b.agent.programs.byKey["p"].begins, request)
+			time.Sleep(waitFor + time.Second)
+			require.True(t, happened(s.answered), request)
+			status, j := s.answer()
+			assert.Equal(t, []any{http.StatusServiceUnavailable, "unavailable"}, []any{status, j["code"]}, request)
+		})
+	}
 }
