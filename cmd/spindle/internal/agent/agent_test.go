@@ -100,6 +100,8 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 			{"POST /v1/locks?name=ok/" + strings.Repeat("x", 5000), 400, "bad-parameter", "at most 4096"},
 			{"POST /v1/locks?name=ok/a&name=ok/a", 400, "bad-parameter", "twice"},
 			{"POST /v1/locks?name=other", 403, "name-not-allowed", "ok/"},
+			{"POST /v1/locks?name=ok/a&name=other", 403, "name-not-allowed", "ok/"},
+			{"GET /v1/elections?name=other", 403, "name-not-allowed", "ok/"},
 			{"POST /v1/locks?name=ok/a&colour=red", 400, "unknown-parameter", "colour"},
 			{"POST /v1/locks?name=ok/a&priority=1", 400, "unknown-parameter", "priority"},
 			{"POST /v1/locks?name=ok/a&lease=10", 400, "bad-parameter", "10s"},
@@ -161,10 +163,66 @@ func TestOneSignOfItsEndDoesNotReleaseALock(t *testing.T) {
 			b.asks("q", "POST /v1/locks?name=a&lease=10s").reads("held")
 			assert.GreaterOrEqual(t, time.Now().UnixMilli(), held.Until.Unix)
 			_, j := b.call("p", "GET /v1/holds/"+held.Hold)
-			assert.Equal(t, "lost", j["state"])
+			assert.Equal(t, []any{"lost", map[string]error{"closed": errClosed, "exited": errExited}[reason].Error()}, []any{j["state"], j["detail"]})
 			status, j := b.call("p", "POST /v1/holds/"+held.Hold+"/release")
 			assert.Equal(t, http.StatusGone, status)
 			assert.Equal(t, "lost", j["code"])
+		})
+	}
+}
+
+// Whatever kind of lock a program has lost, and whether it still reads or shows a sign of its end, no other program of this agent gets
+// any of its names before the last promise is over, although an operator has released them all.
+func TestEveryKindOfLostLockIsBarredUntilTheLastPromise(t *testing.T) {
+	for _, kind := range everyKindOfLock {
+		for what, sign := range map[string]func(*wire){"neither": func(*wire) {}, "closed": func(w *wire) { _ = w.Close() }, "exited": (*wire).exits} {
+			among(t, 10, func(b *bed) {
+				s := b.asks("p", "POST /v1/"+kind+"&lease=10s")
+				held := s.reads("held")
+				sign(s.Conn.(*wire))
+				time.Sleep(longestDoubt + time.Millisecond)
+				for _, name := range held.Names {
+					require.NoError(t, table.Table{Store: b.store}.Break(t.Context(), table.Token(held.Token), name))
+				}
+				b.asks("q", "POST /v1/"+strings.Replace(kind, "name=a&name=b", "name=b", 1)+"&lease=10s").reads("held")
+				assert.GreaterOrEqual(t, time.Now().UnixMilli(), held.Until.Unix, "%s, %s", kind, what)
+			})
+		}
+	}
+}
+
+// A program that does not read its lines may ask how long it holds its lock. No other program gets the lock before that time is over.
+func TestTheTimeThatAProgramAsksForIsPromised(t *testing.T) {
+	among(t, 10, func(b *bed) {
+		_, err := fmt.Fprint(b.dial("p"), "POST /v1/locks?name=a&lease=10s HTTP/1.0\r\n\r\n") // and reads nothing
+		require.NoError(t, err)
+		time.Sleep(5 * time.Second)
+		h := b.agent.all()[0]
+		_, j := b.call("p", "GET /v1/holds/"+h.id)
+		until := time.Now().Add(time.Duration(j["left_ms"].(float64)) * time.Millisecond)
+		require.Greater(t, time.Until(until), 5*time.Second)
+		require.NoError(t, table.Table{Store: b.store}.Break(t.Context(), table.Token(j["token"].(float64)), "a"))
+		b.asks("q", "POST /v1/locks?name=a&lease=10s").reads("held")
+		assert.False(t, time.Now().Before(until), "%v too soon", time.Until(until))
+	})
+}
+
+// A program that does not read for as long as it allowed itself loses its lock, even if it was asked to stop before.
+func TestAProgramThatDoesNotReadLosesItsLockInEveryPhase(t *testing.T) {
+	for _, stops := range []bool{false, true} {
+		among(t, 10, func(b *bed) {
+			_, err := fmt.Fprint(b.dial("p"), "POST /v1/locks?name=a&lease=10s&stall=3s HTTP/1.0\r\n\r\n") // and reads nothing
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			h := b.agent.all()[0]
+			if stops {
+				h.stop("stepdown")
+			}
+			time.Sleep(time.Second)
+			assert.Equal(t, map[bool]phase{false: held, true: stopping}[stops], h.status().phase)
+			time.Sleep(2 * time.Second)
+			assert.Equal(t, orphaned, h.status().phase, "stops: %v", stops)
+			b.asks("p", "POST /v1/locks?name=a&lease=10s").reads("held") // it may ask again at once
 		})
 	}
 }
@@ -266,6 +324,80 @@ func TestOnceRunsUntilItIsDone(t *testing.T) {
 			assert.Equal(t, code, j["code"])
 		}
 	})
+}
+
+// A program that records its key in a commit of its own writes what the agent would write, whether the key is the program's or a time of
+// a schedule. After the release, that commit fails.
+func TestARecordIsTheOneThatTheAgentWouldWrite(t *testing.T) {
+	for _, key := range []string{"key=v1", "every=24h", "every=24h&offset=3h"} {
+		among(t, 10, func(b *bed) {
+			held := b.asks("p", "POST /v1/once?name=a&lease=10s&"+key).reads("held")
+			var writes []table.Write
+			for _, m := range held.Record {
+				for kind, m := range m {
+					m := m.(map[string]any)
+					w := table.Write{Kind: map[string]table.Kind{"update": table.Update, "insertOrUpdate": table.Put}[kind]}
+					for i, v := range m["values"].([]any)[0].([]any) {
+						switch at, err := time.Parse(time.RFC3339Nano, v.(string)); {
+						case i == 0:
+							w.Name = v.(string)
+							continue
+						case v == commitTimestamp:
+							v = table.Now
+						case err == nil:
+							v = at
+						}
+						w.Set = append(w.Set, table.Cell{Column: m["columns"].([]any)[i].(string), Value: v})
+					}
+					writes = append(writes, w)
+				}
+			}
+			require.NoError(t, b.store.Commit(t.Context(), "own", writes))
+			own := b.store.Rows()[table.DoneRow("a")]
+			status, j := b.call("p", "POST /v1/holds/"+held.Hold+"/done")
+			require.Equal(t, http.StatusOK, status, j)
+			want := b.store.Rows()[table.DoneRow("a")]
+			assert.False(t, own.Heartbeat.IsZero())
+			own.Heartbeat = want.Heartbeat
+			assert.Equal(t, want, own, key)
+			assert.Error(t, b.store.Commit(t.Context(), "own", writes))
+		})
+	}
+}
+
+// A leader is asked to stop, and is told why, whoever wants it: its operator, its agent or, with handover=true, a candidate of higher
+// priority. The candidates are told first, and the leader leads for another third of its lease, so that one of them leads at once.
+func TestALeaderIsAskedToStopAndToldWhy(t *testing.T) {
+	const lease = 30 * time.Second
+	for _, handover := range []string{"", "&handover=true"} {
+		for how, want := range map[string]string{"holds/%s/stepdown": "stepdown", "stepdown": "stepdown", "drain": "agent-stops", "priority": "handover"} {
+			among(t, 10, func(b *bed) {
+				s := b.asks("p", "POST /v1/elections?name=a&lease=30s&priority=3"+handover)
+				id := s.reads("held").Hold
+				began := time.Now()
+				switch how {
+				case "drain":
+					go b.agent.Drain(context.Background(), want)
+				case "priority":
+					b.asks("q", "POST /v1/elections?name=a&lease=30s&priority=4")
+				default:
+					b.asks("p", "POST /v1/"+strings.Replace(how, "%s", id, 1))
+				}
+				time.Sleep(time.Second)
+				_, j := b.call("p", "GET /v1/elections?name=a")
+				assert.Equal(t, how != "priority", j["leader"].(map[string]any)["leaving"] == true, how)
+				var told said
+				for told.Event != "stop" && time.Since(began) < 10*lease {
+					told, _ = s.next()
+				}
+				if handover == "" && how == "priority" {
+					want = ""
+				}
+				assert.Equal(t, want, told.Reason, "%s%s", how, handover)
+				assert.GreaterOrEqual(t, time.Since(began), lease/3, "the candidates are told first")
+			})
+		}
+	}
 }
 
 // A waiting candidate reads who leads. A leader that is asked to step down reads stop, and keeps its lock until it

@@ -240,6 +240,22 @@ func TestALockIsRefusedUntilTheFirstRequestIsGivenUp(t *testing.T) {
 		}
 	})
 	among(t, 100, func(b *bed) {
+		b.asks("a", "POST /v1/locks?name=z&lease=1h").reads("held")
+		held := b.asks("a", "POST /v1/locks?name=x&lease=1h").reads("held")
+		answer := make(chan struct{})
+		b.before(func(step string) {
+			if step == "release" {
+				<-answer
+			}
+		})
+		b.asks("a", "POST /v1/holds/"+held.Hold+"/release")
+		next := b.asks("a", "POST /v1/locks?name=x&lease=1h") // while the release is in progress
+		close(answer)
+		b.call("a", "POST /v1/holds/"+next.reads("held").Hold+"/release")
+		time.Sleep(lastWords)
+		assert.Len(t, b.agent.programs.byKey["a"].asked, 1, "names of holds that are over are not kept")
+	})
+	among(t, 100, func(b *bed) {
 		first := b.asks("a", "POST /v1/locks?name=x&lease=1h&eof=release")
 		first.reads("held")
 		answer := make(chan struct{})

@@ -239,6 +239,49 @@ func TestAReapedProcessHasEndedInEveryKernel(t *testing.T) {
 	}
 }
 
+// A process in another pid namespace has no id here. An old kernel, which can't tell its end, must not let it count as ended: its lock
+// would be released while it works.
+func TestAProcessWithoutAnIDHasNotEnded(t *testing.T) {
+	p := &Peer{}
+	require.NoError(t, p.found(-1, unix.ENOPROTOOPT))
+	assert.False(t, p.ended())
+	assert.Nil(t, p.process)
+	assert.Empty(t, p.keyOf())
+}
+
+// Without pidfs, the key of a process consists of its id and its start. A process that has ended has no key, and is not described,
+// because its id may be that of another process by now.
+func TestAnIDThatMayBeAnothersIsNotUsed(t *testing.T) {
+	_, _, other := client(t, listen(t), "wait")
+	key := func(pid int, exited bool) string {
+		return (&Peer{Identity: Identity{PID: pid}, exited: exited}).keyOf()
+	}
+	own := key(os.Getpid(), false)
+	assert.Regexp(t, `^process \d+ of \d+$`, own)
+	assert.Equal(t, own, key(os.Getpid(), false))
+	assert.NotEqual(t, own, key(other.PID, false))
+	assert.Empty(t, key(os.Getpid(), true))
+	for _, exited := range []bool{false, true} {
+		p := &Peer{Identity: Identity{PID: os.Getpid()}, exited: exited}
+		p.Describe()
+		assert.Equal(t, exited, p.Command == "")
+	}
+}
+
+// A process is described by what is known of it.
+func TestAProcessIsDescribedByWhatIsKnown(t *testing.T) {
+	for who, want := range map[Identity]string{
+		{PID: 7, Command: "job"}:                    "job[7]",
+		{PID: 7, Command: "job", Unit: "a.service"}: "job[7] in a.service",
+		{Command: "job"}:                            "job",
+		{Unit: "a.service"}:                         "in a.service",
+		{PID: 7}:                                    "[7]",
+		{UID: 1, Key: "process 1"}:                  "a process in another pid namespace",
+	} {
+		assert.Equal(t, want, who.String())
+	}
+}
+
 func TestAProcessIsNamedByItsOwnService(t *testing.T) {
 	id := "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for group, want := range map[string]string{
