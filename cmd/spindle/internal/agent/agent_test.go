@@ -171,21 +171,27 @@ func TestOneSignOfItsEndDoesNotReleaseALock(t *testing.T) {
 	}
 }
 
-// Whatever kind of lock a program has lost, and whether it still reads or shows a sign of its end, no other program of this agent gets
-// any of its names before the last promise is over, although an operator has released them all.
+// Whatever kind of lock a program has lost, by a sign of its end or because an operator has released it, no other program of this agent
+// gets any of its names before the last promise is over. The next one gets it soon after that, because no more heartbeats are sent.
 func TestEveryKindOfLostLockIsBarredUntilTheLastPromise(t *testing.T) {
 	for _, kind := range everyKindOfLock {
-		for what, sign := range map[string]func(*wire){"neither": func(*wire) {}, "closed": func(w *wire) { _ = w.Close() }, "exited": (*wire).exits} {
+		for what, sign := range map[string]func(*wire){
+			"released": func(*wire) {}, "closed": func(w *wire) { _ = w.Close() }, "exited": (*wire).exits,
+			"closed, released": func(w *wire) { _ = w.Close() }, "exited, released": (*wire).exits,
+		} {
 			among(t, 10, func(b *bed) {
 				s := b.asks("p", "POST /v1/"+kind+"&lease=10s")
 				held := s.reads("held")
 				sign(s.Conn.(*wire))
 				time.Sleep(longestDoubt + time.Millisecond)
 				for _, name := range held.Names {
-					require.NoError(t, table.Table{Store: b.store}.Break(t.Context(), table.Token(held.Token), name))
+					if strings.Contains(what, "released") {
+						require.NoError(t, table.Table{Store: b.store}.Break(t.Context(), table.Token(held.Token), name))
+					}
 				}
 				b.asks("q", "POST /v1/"+strings.Replace(kind, "name=a&name=b", "name=b", 1)+"&lease=10s").reads("held")
 				assert.GreaterOrEqual(t, time.Now().UnixMilli(), held.Until.Unix, "%s, %s", kind, what)
+				assert.Less(t, time.Now().UnixMilli(), held.Until.Unix+5000, "%s, %s", kind, what)
 			})
 		}
 	}
@@ -277,6 +283,42 @@ func TestAWaitEndsWithItsTime(t *testing.T) {
 			assert.Less(t, time.Since(start), 400*time.Millisecond)
 		}
 	})
+}
+
+// A request that is given up while its claim is in flight never holds the lock: its program is told that it does not, and the lock is
+// free at once, instead of being kept for an hour by a program that has gone.
+func TestARequestThatIsGivenUpDuringItsClaimLeavesTheLockFree(t *testing.T) {
+	for _, kind := range everyKindOfLock {
+		for _, step := range []string{"claim", "confirm"} {
+			for what, happens := range map[string]func(*bed, *stream, string){
+				"timeout": func(*bed, *stream, string) {},
+				"release": func(b *bed, _ *stream, id string) { b.asks("p", "POST /v1/holds/"+id+"/release") },
+				"stop":    func(b *bed, _ *stream, id string) { b.asks("p", "POST /v1/holds/"+id+"/stepdown") },
+				"close":   func(_ *bed, s *stream, _ string) { _ = s.Close() },
+				"exit":    func(_ *bed, s *stream, _ string) { s.Conn.(*wire).exits() },
+			} {
+				among(t, 10, func(b *bed) {
+					b.before(func(s string) {
+						if s == step {
+							time.Sleep(2 * time.Second)
+						}
+					})
+					s := b.asks("p", "POST /v1/"+kind+"&lease=1h&wait=1500ms")
+					time.Sleep(time.Second)
+					happens(b, s, b.agent.all()[0].id)
+					time.Sleep(10 * time.Second)
+					assert.Empty(t, b.agent.all(), "%s, %s, %s", kind, step, what)
+					assert.Empty(t, b.holder("a")+b.holder("b")+b.holder("a/slot/0000"), "%s, %s, %s", kind, step, what)
+					var told string
+					for l, ok := s.next(); ok; l, ok = s.next() {
+						told += l.Event + l.Reason + " "
+					}
+					want := "hello waiting " + map[string]string{"timeout": "timeout ", "release": "refusedstopping ", "stop": "refusedstopping ", "exit": "refusedstopping "}[what]
+					assert.Equal(t, want, told, "%s, %s, %s", kind, step, what)
+				})
+			}
+		}
+	}
 }
 
 // Programs of one agent get a lock in the order in which they asked for it, because each has its own place in the queue.

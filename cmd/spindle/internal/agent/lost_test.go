@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -111,8 +113,11 @@ func TestAReleaseHasALeaseHoweverShortTheWaitWas(t *testing.T) {
 		for _, wait := range []string{"", "&wait=1s"} {
 			for _, answers := range []bool{true, false} {
 				among(t, 2, func(b *bed) {
+					warned := new(bytes.Buffer)
+					b.agent.Warnings = slog.New(slog.NewTextHandler(warned, &slog.HandlerOptions{Level: slog.LevelWarn}))
 					l := b.asks("a", "POST /v1/"+asked+wait+"&lease=12s").reads("held")
 					time.Sleep(60 * time.Second)
+					assert.Empty(t, warned.String(), "the end of the wait is not the end of the work")
 					want := http.StatusAccepted
 					if answers {
 						want = http.StatusOK
@@ -133,6 +138,20 @@ func TestAReleaseHasALeaseHoweverShortTheWaitWas(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A release is answered within the lease, however short that is: after it the lock has expired, whatever became of the release.
+func TestAReleaseThatSpannerDoesNotAnswerIsAnsweredWithinTheLease(t *testing.T) {
+	for _, kind := range everyKindOfLock {
+		among(t, 10, func(b *bed) {
+			l := b.asks("p", "POST /v1/"+kind+"&lease=2s").reads("held")
+			b.link.Cut()
+			began := time.Now()
+			status, j := b.call("p", "POST /v1/holds/"+l.Hold+"/release")
+			assert.Equal(t, []any{http.StatusAccepted, "unknown"}, []any{status, j["state"]}, kind)
+			assert.LessOrEqual(t, time.Since(began), 2*time.Second, kind)
+		})
 	}
 }
 
