@@ -289,7 +289,7 @@ func TestAWaitEndsWithItsTime(t *testing.T) {
 // free at once, instead of being kept for an hour by a program that has gone.
 func TestARequestThatIsGivenUpDuringItsClaimLeavesTheLockFree(t *testing.T) {
 	for _, kind := range everyKindOfLock {
-		for _, step := range []string{"claim", "confirm"} {
+		for _, moment := range []string{"claim is sent", "claim is answered", "confirm is sent", "confirm is answered"} {
 			for what, happens := range map[string]func(*bed, *stream, string){
 				"timeout": func(*bed, *stream, string) {},
 				"release": func(b *bed, _ *stream, id string) { b.asks("p", "POST /v1/holds/"+id+"/release") },
@@ -298,23 +298,25 @@ func TestARequestThatIsGivenUpDuringItsClaimLeavesTheLockFree(t *testing.T) {
 				"exit":    func(_ *bed, s *stream, _ string) { s.Conn.(*wire).exits() },
 			} {
 				among(t, 10, func(b *bed) {
-					b.before(func(s string) {
-						if s == step {
+					late := func(now string) {
+						if now == moment {
 							time.Sleep(2 * time.Second)
 						}
-					})
+					}
+					b.before(func(step string) { late(step + " is sent") })
+					b.link.After(func(step string) { late(step + " is answered") })
 					s := b.asks("p", "POST /v1/"+kind+"&lease=1h&wait=1500ms")
 					time.Sleep(time.Second)
 					happens(b, s, b.agent.all()[0].id)
 					time.Sleep(10 * time.Second)
-					assert.Empty(t, b.agent.all(), "%s, %s, %s", kind, step, what)
-					assert.Empty(t, b.holder("a")+b.holder("b")+b.holder("a/slot/0000"), "%s, %s, %s", kind, step, what)
+					assert.Empty(t, b.agent.all(), "%s, %s, %s", kind, moment, what)
+					assert.Empty(t, b.holder("a")+b.holder("b")+b.holder("a/slot/0000"), "%s, %s, %s", kind, moment, what)
 					var told string
 					for l, ok := s.next(); ok; l, ok = s.next() {
 						told += l.Event + l.Reason + " "
 					}
 					want := "hello waiting " + map[string]string{"timeout": "timeout ", "release": "refusedstopping ", "stop": "refusedstopping ", "exit": "refusedstopping "}[what]
-					assert.Equal(t, want, told, "%s, %s, %s", kind, step, what)
+					assert.Equal(t, want, told, "%s, %s, %s", kind, moment, what)
 				})
 			}
 		}

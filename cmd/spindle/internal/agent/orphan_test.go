@@ -50,6 +50,7 @@ func TestTheLockOfADeadAgentIsReleasedByItsOwner(t *testing.T) {
 			{by: other, request: path(int64(claimed), held.Hold, "claimed"), status: 410, code: "lost"},
 			{by: other, request: path(held.Token, held.Hold, "a", "b"), status: 503, code: "unavailable", refuse: func(string) error { return memstore.ErrCut }},
 			{by: other, request: path(held.Token, held.Hold, "a", "b"), status: 202, refuse: fleet.Refusing("release", memstore.ErrCut)},
+			{by: other, request: path(held.Token, held.Hold, "a", "b"), status: 410, code: "lost", refuse: fleet.Refusing("release", table.ErrSuperseded)},
 		} {
 			b.link.Refuse(c.refuse)
 			status, j := c.by.call("p", c.request)

@@ -107,6 +107,30 @@ func TestADrainIsForTheWholeAgent(t *testing.T) {
 	})
 }
 
+// Every request that waits, for Spanner or for programs, lets the other requests of its program begin. Once its client has gone, a
+// stepdown waits no longer.
+func TestEveryRequestThatWaitsLetsOthersBegin(t *testing.T) {
+	for _, request := range []string{"POST /v1/holds/%s/release", "POST /v1/holds/%s/done", "POST /v1/stepdown", "POST /v1/stepdown?drain", "POST /v1/locks?name=b&wait=0&lease=1h",
+		"GET /v1/elections?name=b", "POST /v1/release?name=b&token=1&hold=0123"} {
+		amongUsers(t, func(b *bed) {
+			held := b.asks("p", "POST /v1/once?name=a&key=k&lease=1h").reads("held")
+			answer := make(chan struct{})
+			b.before(func(string) { <-answer })
+			s := b.asks("root", strings.Replace(request, "%s", held.Hold, 1))
+			assert.False(t, happened(s.answered), request)
+			assert.Empty(t, b.agent.programs.byKey["root"].begins, request)
+			_ = s.Close()
+			b.settle()
+			b.peers.mu.Lock()
+			if strings.Contains(request, "stepdown") {
+				assert.Equal(t, 1, b.peers.open, "%s: only the holder is known", request)
+			}
+			b.peers.mu.Unlock()
+			close(answer)
+		})
+	}
+}
+
 // The list of holds has an order that an operator can read, by the names of their locks.
 func TestHoldsAreListedByTheirNames(t *testing.T) {
 	amongUsers(t, func(b *bed) {
