@@ -11,6 +11,9 @@ const (
 
 	inSimulation = "TestSimulation"
 
+	everyKindIsBarred = "TestEveryKindOfLostLockIsBarredUntilTheLastPromise"
+	agentPeerGo       = "cmd/spindle/internal/peer/peer_linux.go"
+
 	placeOnce = "TestAPlaceIsGivenUpOnce"
 
 	problemsGo    = "internal/loop/problems.go"
@@ -84,8 +87,26 @@ var agentMutants = slices.Concat(
 			"return o.name == \"\" || o.flying < mostOfOwner", "return true"),
 		one("a request that waits keeps its place", "TestRequestsBeginInTurn", agentFolder+"socket.go",
 			"\t\tc.pass()\n", "\t\t_ = c\n"),
+		one("wait=0 waits for the end of an outage", "TestARequestThatDoesNotWaitIsAnsweredSoon", agentFolder+"kinds.go",
+			"func() { giveUp(errUndecided) }", "func() { _ = errUndecided }"),
+		one("only the first lock of a lost set is barred", everyKindIsBarred, agentFolder+"promises.go",
+			"\tfor _, name := range h.term.names {\n\t\tif ps.to[name] == nil {", "\tfor _, name := range h.term.names[:1] {\n\t\tif ps.to[name] == nil {"),
+		one("the loss of a lock ends the promise", everyKindIsBarred, agentFolder+"hold.go",
+			"\t\tclose(h.term.mute)\n", "\t\th.lift()\n\t\tclose(h.term.mute)\n"),
+		one("the time that a program asked for is not promised", "TestTheTimeThatAProgramAsksForIsPromised", agentFolder+"api.go",
+			"\tif j.Left > 0 {\n", "\tif false {\n"),
+		one("the end of the wait ends the work", "TestAReleaseHasALeaseHoweverShortTheWaitWas", agentFolder+"kinds.go",
+			"context.WithCancelCause(context.WithoutCancel(ctx))", "context.WithCancelCause(ctx)"),
+		one("a failed release of a key that is not done is none", "TestAReleaseHasALeaseHoweverShortTheWaitWas", agentFolder+"kinds.go",
+			"case err == errNotDone: //", "case errors.Is(err, errNotDone): //"),
+		one("a leader that is asked to stop does not step down", "TestALeaderIsAskedToStopAndToldWhy", agentFolder+"hold.go",
+			"term, leads := h.term.lock.(spindle.Term); leads {", "term, leads := h.term.lock.(spindle.Term); leads && false {"),
+		one("a lock that is acquired too late is kept", "TestALockThatIsAcquiredTooLateIsGivenBack", agentFolder+"hold.go",
+			"\t\th.term.returned <- e.done\n", "\t\tif e.what != won {\n\t\t\th.term.returned <- e.done\n\t\t}\n"),
 	),
 	of("./cmd/spindle/internal/peer",
+		one("a process without an id has ended", "TestAProcessWithoutAnIDHasNotEnded", agentPeerGo, "errors.Is(err, unix.ENOPROTOOPT) && p.PID != 0", "errors.Is(err, unix.ENOPROTOOPT)"),
+		one("a process that has ended has the key of the next one", "TestAnIDThatMayBeAnothersIsNotUsed", agentPeerGo, "err == nil && !p.ended() {", "err == nil {"),
 		one("a closed stream is the end of the process", "TestAClosedStreamIsNotTheEndOfTheProcess", "cmd/spindle/internal/peer/peer.go",
 			"await(p.process, hasEnded, exited)", "await(p.socket, hasClosed, exited)"),
 	),

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/lock"
 )
 
 // A lock that was lost before its program could learn that it held it, because an operator released it, is answered by
@@ -36,6 +37,22 @@ func TestALockThatIsLostBeforeHeldIsAnsweredByLost(t *testing.T) {
 		h.run()
 		assert.Equal(t, "lost", h.status().outcome())
 		assert.Equal(t, []string{"lost superseded"}, answered(h))
+	}
+}
+
+// A lock that is acquired just after its program has given up is given back, and its key is not recorded: no work was done for it.
+func TestALockThatIsAcquiredTooLateIsGivenBack(t *testing.T) {
+	for _, e := range []event{{what: streamEnds}, {what: exits}, {what: stalls}, {what: asked, done: true}, {what: stopAsked, reason: "stepdown"}} {
+		h, bad := newBed(t).agent.newHold(&request{kind: onces, due: lock.KeyOf("k"), names: []string{"a"}, lease: time.Minute}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
+		require.Nil(t, bad)
+		for _, e := range []event{e, {what: won, lock: fixed{}}, {what: released}} {
+			h.put(e)
+		}
+		h.run()
+		require.Len(t, h.term.returned, 1, "%+v", e)
+		assert.False(t, <-h.term.returned, "%+v", e)
+		assert.Empty(t, answered(h))
+		assert.Equal(t, []any{"released", false}, []any{h.status().outcome(), h.status().done})
 	}
 }
 
