@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -281,6 +282,59 @@ func TestTheCtxOfDoHasTheTokenOfItsTurn(t *testing.T) {
 	})
 }
 
+// Inside Do, each way to write uses the term of that Do, however deep in other work the call is. Under a later term of the same value, it
+// would overwrite what the holder of that term does.
+func TestEachWriteInDoIsUnderTheTermOfThatDo(t *testing.T) {
+	type writer interface {
+		spindle.Holding
+		Lock(context.Context) error
+		Unlock(context.Context) error
+		Apply(context.Context, []*spanner.Mutation, ...spanner.ApplyOption) (time.Time, error)
+		ReadWriteTransaction(context.Context, func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error)
+	}
+	writes := map[string]func(context.Context, writer) error{
+		"Apply":         func(ctx context.Context, w writer) error { _, err := w.Apply(ctx, nil); return err },
+		"a transaction": func(ctx context.Context, w writer) error { _, err := w.ReadWriteTransaction(ctx, nil); return err },
+		"Apply of both": func(ctx context.Context, w writer) error {
+			_, err := spindle.Apply(ctx, []spindle.Holding{w}, nil)
+			return err
+		},
+		"a fence of both": func(ctx context.Context, w writer) error { _, err := w.FenceIn(ctx).Apply(ctx, nil); return err },
+	}
+	for depth := range 3 {
+		inVirtualTime(t, func(b *bed) {
+			p := b.process()
+			for _, l := range []Locker{p.mutex("m"), p.set("a", "b")} {
+				w := l.(writer)
+				may := func(want bool, ctx context.Context) {
+					for how, write := range writes {
+						assert.Equal(t, want, !errors.Is(write(ctx, w), spindle.ErrFenced), "%s, depth %d", how, depth)
+					}
+				}
+				work := func(ctx context.Context) error {
+					on := context.WithoutCancel(ctx)
+					may(true, on)
+					require.NoError(t, w.Unlock(on))
+					may(false, on)
+					require.NoError(t, w.Lock(b.Context()))
+					may(false, on)
+					may(true, b.Context())
+					return nil
+				}
+				for i := range depth {
+					inner, other := work, Locker(p.mutex(fmt.Sprint("other ", i)))
+					if i == 1 {
+						other = p.semaphore("other", 1)
+					}
+					work = func(ctx context.Context) error { return Do(ctx, other, inner) }
+				}
+				assert.ErrorIs(t, Do(b.Context(), l, work), ErrNotHeld)
+				require.NoError(t, w.Unlock(b.Context()))
+			}
+		})
+	}
+}
+
 func TestALossIsWarnedOfWithTheKeysOfTheElector(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -339,30 +393,76 @@ func TestDoReturnsWhatItsFunctionReturns(t *testing.T) {
 	})
 }
 
-func TestGivingBackInDoEndsWithItsCtx(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		p := b.process()
-		m, s := p.mutex("m", spindle.WithLease(time.Minute)), p.semaphore("s", 1, spindle.WithLease(time.Minute))
-		for l, giveBack := range map[Locker]func(context.Context) error{
-			m: m.Unlock,
-			s: func(ctx context.Context) error { return s.Permit(ctx).Release(ctx) },
-		} {
-			err := Do(b.Context(), l, func(ctx context.Context) error {
-				p.Cut()
-				ctx, cancel := within1s(ctx)
-				defer cancel()
-				began := time.Now()
-				assert.ErrorContains(t, giveBack(ctx), "left to expire")
-				assert.Equal(t, time.Second, time.Since(began))
-				assert.Zero(t, s.Permit(ctx).Token())
-				assert.Zero(t, s.Permit(ctx).Left(), "it is given up, though its lease still runs")
-				return nil
+// A release that Spanner does not answer takes as long as its ctx allows, but inside a Do of the same value at most ten seconds, and three
+// seconds if ctx had ended before. Then the lock is left to expire: a program that stops is not kept waiting.
+func TestHowLongAReleaseTakesThatIsNotAnswered(t *testing.T) {
+	const alone, inOther, inOwn = 0, 1, 2
+	canceled := func(ctx context.Context, in time.Duration) context.Context {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(in, cancel)
+		synctest.Wait()
+		return ctx
+	}
+	limited := func(ctx context.Context, in time.Duration) context.Context {
+		ctx, cancel := context.WithTimeout(ctx, in)
+		context.AfterFunc(ctx, cancel)
+		return ctx
+	}
+	for name, c := range map[string]struct {
+		ends  func(context.Context, time.Duration) context.Context
+		in    time.Duration
+		takes [3]time.Duration // in seconds
+	}{
+		"canceled before":      {canceled, 0, [3]time.Duration{3, 3, 10}},
+		"canceled meanwhile":   {canceled, time.Second, [3]time.Duration{1, 1, 10}},
+		"canceled late":        {canceled, 20 * time.Second, [3]time.Duration{20, 20, 10}},
+		"past a deadline":      {limited, 0, [3]time.Duration{3, 3, 3}},
+		"with a deadline":      {limited, time.Second, [3]time.Duration{1, 1, 1}},
+		"with a late deadline": {limited, 20 * time.Second, [3]time.Duration{20, 20, 10}},
+	} {
+		for kind := range 3 {
+			inVirtualTime(t, func(b *bed) {
+				p := b.process()
+				opts := p.options([]Option{spindle.WithLease(time.Minute)})
+				m, set, s := New(nil, "locktable", "m", opts...), All(nil, "locktable", []string{"a", "b"}, opts...), NewSemaphore(nil, "locktable", "s", 1, opts...)
+				l := []Locker{m, set, s}[kind]
+				release := func(ctx context.Context, giveBack func(context.Context) error, where int) {
+					p.Cut()
+					ctx, began := c.ends(ctx, c.in), time.Now()
+					assert.ErrorContains(t, giveBack(ctx), "left to expire", name)
+					assert.Equal(t, c.takes[where]*time.Second, time.Since(began), "%s, kind %d, where %d", name, kind, where)
+				}
+				again := func() { p.Mend(); time.Sleep(time.Hour) }
+				take := func() (giveBack func(context.Context) error) {
+					if kind == 2 {
+						permit, err := s.Acquire(b.Context())
+						require.NoError(t, err)
+						return permit.Release
+					}
+					require.NoError(t, l.(locking).Lock(b.Context()))
+					return l.(locking).Unlock
+				}
+				release(b.Context(), take(), alone)
+				again()
+				_ = Do(b.Context(), New(nil, "locktable", "other", opts...), func(ctx context.Context) error { release(ctx, take(), inOther); return nil })
+				again()
+				assert.ErrorIs(t, Do(b.Context(), l, func(ctx context.Context) error {
+					giveBack := func(ctx context.Context) error { return s.Permit(ctx).Release(ctx) }
+					if kind < 2 {
+						giveBack = l.(locking).Unlock
+					}
+					release(ctx, giveBack, inOwn)
+					assert.Zero(t, s.Permit(ctx).Token())
+					assert.Zero(t, s.Permit(ctx).Left(), "it is given up, though its lease still runs")
+					return nil
+				}), ErrNotHeld)
+				again()
+				ended := time.Time{}
+				assert.ErrorContains(t, Do(b.Context(), l, func(context.Context) error { p.Cut(); ended = time.Now(); return nil }), "left to expire")
+				assert.Equal(t, 10*time.Second, time.Since(ended), "Do's own release")
 			})
-			assert.ErrorIs(t, err, ErrNotHeld)
-			p.Mend()
-			time.Sleep(time.Hour)
 		}
-	})
+	}
 }
 
 // Spanner accepts several spellings of a table's name, which all mean the same table.
