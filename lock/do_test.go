@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -144,6 +145,23 @@ func TestErrHeldIsForWorkThatHoldsTheLock(t *testing.T) {
 			require.NoError(t, a.Lock(later), "work that outlives Do does not hold the lock")
 			require.NoError(t, a.Unlock(later))
 		}
+	})
+}
+
+// The error names a lock and the value whose Do holds it, wherever that Do is among others: a reader looks there for the mistake.
+func TestErrHeldNamesALockAndTheDoThatHoldsIt(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		require.NoError(t, Do(b.Context(), p.mutex("a"), func(ctx context.Context) error {
+			return Do(ctx, p.mutex("b"), func(ctx context.Context) error {
+				for _, l := range []locking{p.set("a", "b"), p.set("a", "c"), p.set("b", "c")} {
+					assert.Regexp(t, `"(\w)", by Do of mutex "(a|b)"$`, l.Lock(ctx))
+					_, by, _ := strings.Cut(l.Lock(ctx).Error(), "the caller's own work: ")
+					assert.Equal(t, by[:3], by[len(by)-3:], by)
+				}
+				return nil
+			})
+		}))
 	})
 }
 

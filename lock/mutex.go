@@ -113,7 +113,7 @@ func (m *mutex) ready(ctx context.Context) error {
 		return err
 	}
 	if own, by := m.contender.ownIn(ctx, m.names); own != nil {
-		return m.contender.wrap("lock", fmt.Errorf("%w: %.64q, by Do of %s", ErrHeld, own[0], by))
+		return m.contender.wrap("lock", fmt.Errorf("%w: %.64q, by Do of %s", ErrHeld, own[len(own)-1], by))
 	}
 	for w := working(ctx); w != nil; w = w.within {
 		if w.queue() == m.contender.queue() && !w.left.Load() {
