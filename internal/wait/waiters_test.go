@@ -80,12 +80,16 @@ func TestATicketSaysWhoWaits(t *testing.T) {
 				require.Len(t, got, 1)
 				set := len(queues) > 1
 				assert.Equal(t, table.Ticket{Queue: name, Time: table.TurnFor(table.TokenAt(p.at), 2), Nonce: "nonce", ID: "own", Rank: 2, Key: "key", Slots: 7, Set: set,
-					Grace: pace(&p).Grace(), Lasts: table.LastsFor(h.config.Lease, set), Beat: got[0].Beat, RoundTrip: got[0].RoundTrip}, got[0])
+					Grace: pace(&p).Grace(), Lasts: table.LastsFor(h.config.Lease, set), Beat: got[0].Beat, RoundTrip: got[0].RoundTrip, Notify: h.table.Contact(got[0].Row())}, got[0])
+				assert.NotEmpty(t, got[0].Notify)
 			}
 			p.Forget()
 			assert.Empty(t, h.queue("a"))
 			assert.Empty(t, h.queue("b"))
 		}
+		h.config.Notifier.Close()
+	}, func(c *options.Config) {
+		c.Notifier = notify.New(netip.MustParseAddrPort("10.0.0.1:7700"), elect.SystemClock{}, func([]byte, netip.AddrPort) {})
 	})
 }
 
@@ -137,6 +141,9 @@ func TestAWaiterThatEndsBeforeItsTicketIsWrittenWritesNone(t *testing.T) {
 func TestAReleasePutsTheNextGoroutineAtTheEndOfEachQueue(t *testing.T) {
 	for _, queues := range [][]string{{"a"}, {"a", "b"}} {
 		inHall(t, func(h *hall) {
+			link := &memstore.Link{Store: h.store}
+			link.After(func(string) { time.Sleep(50 * time.Millisecond) }) // its time is known from the reply on
+			h.table.Store = link
 			p := New(&h.config, h.table, queues...)
 			p.Ticket.Key = "key"
 			require.NoError(t, p.Attend(h.Context(), "nonce", h.poll(&p)))
