@@ -424,6 +424,23 @@ func TestALargeSetIsRefused(t *testing.T) {
 	}
 }
 
+// A set has the names that All was given, and leaves the caller's list as it is, whatever the caller does with it later.
+func TestASetKeepsItsOwnListOfNames(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		names := []string{"c", "a", "b"}
+		s := b.process().set(names...)
+		assert.Equal(t, []string{"c", "a", "b"}, names)
+		names[0], names[1] = "other", "other"
+		require.NoError(t, s.Lock(b.Context()))
+		for name, free := range map[string]bool{"a": false, "b": false, "c": false, "other": true} {
+			ok, err := b.process().mutex(name).TryLock(b.Context())
+			require.NoError(t, err)
+			assert.Equal(t, free, ok, name)
+		}
+		require.NoError(t, s.Unlock(b.Context()))
+	})
+}
+
 // The text that an announcement leaves in the row is not an id.
 func TestAWaitForALeavingHolderSaysWhoItIs(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
