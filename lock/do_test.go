@@ -402,6 +402,115 @@ func TestALossIsWarnedOfWithTheKeysOfTheElector(t *testing.T) {
 	})
 }
 
+// The ctx of Do ends before the lock is released, however the function ends. What the function has left behind would otherwise work beside
+// the next holder.
+func TestTheCtxOfDoEndsBeforeTheLockIsReleased(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		var work context.Context
+		released := 0
+		p.Refuse(func(step string) error {
+			if step == "release" || step == "finish" {
+				released++
+				assert.Error(t, work.Err())
+			}
+			return nil
+		})
+		once, keys := p.once("o"), 0
+		for _, fails := range []error{nil, errFails, errPanic} {
+			does := func(ctx context.Context) error {
+				work = ctx
+				if fails == errPanic {
+					panic(fails)
+				}
+				return fails
+			}
+			for kind, do := range map[string]func() error{
+				"mutex":     func() error { return Do(b.Context(), p.mutex("m"), does) },
+				"set":       func() error { _, err := TryDo(b.Context(), p.set("a", "b"), does); return err },
+				"semaphore": func() error { return Do(b.Context(), p.semaphore("s", 1), does) },
+				"once": func() error {
+					keys++
+					_, err := once.Do(b.Context(), KeyOf(fmt.Sprint(keys)), func(ctx context.Context, _ Run) error { return does(ctx) })
+					return err
+				},
+			} {
+				released = 0
+				assert.Equal(t, fails, recovered(do), kind)
+				assert.Equal(t, 1, released, kind)
+			}
+		}
+	})
+}
+
+// Each method of a value that was made with a wrong argument says what is wrong, and asks nothing of Spanner.
+func TestEachMethodSaysWhichArgumentIsWrong(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p, ctx := b.process(), b.Context()
+		p.Refuse(func(step string) error { assert.Fail(t, step); return nil })
+		m, set, s, o := p.mutex(""), p.set("a", ""), p.semaphore("s", 0), p.once("")
+		never := func(context.Context) error { assert.Fail(t, "it ran"); return nil }
+		run := func(ctx context.Context, _ Run) error { return never(ctx) }
+		for wrong, errs := range map[error][]error{
+			m.Err():   {m.Lock(ctx), second(m.TryLock(ctx)), Do(ctx, m, never), second(TryDo(ctx, m, never)), second(m.Apply(ctx, nil)), second(m.ReadWriteTransaction(ctx, nil))},
+			set.Err(): {set.Lock(ctx), second(set.TryLock(ctx)), Do(ctx, set, never), second(set.Apply(ctx, nil)), second(set.ReadWriteTransaction(ctx, nil))},
+			s.Err(): {second(s.Acquire(ctx)), Do(ctx, s, never), second(TryDo(ctx, s, never)), second(s.Permit(ctx).Apply(ctx, nil)),
+				second(s.Permit(ctx).ReadWriteTransaction(ctx, nil))},
+			o.Err(): {second(o.Do(ctx, KeyOf("1"), run)), second(o.TryDo(ctx, KeyOf("1"), run))},
+		} {
+			require.Error(t, wrong)
+			for i, err := range errs {
+				assert.Equal(t, wrong, err, "%v: %d", wrong, i)
+			}
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// Lost says of a permit whether it was lost, even later. A Mutex or a Set is used again, so that it says whether it is held.
+func TestLostSaysWhetherALockWasLost(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		closed := func(c <-chan struct{}) bool {
+			select {
+			case <-c:
+				return true
+			default:
+				return false
+			}
+		}
+		for _, lost := range []bool{false, true} {
+			m, set := p.mutex("m"), p.set("a", "b")
+			permit, err := p.semaphore("s", 1).Acquire(b.Context())
+			require.NoError(t, err)
+			require.NoError(t, m.Lock(b.Context()))
+			require.NoError(t, set.Lock(b.Context()))
+			all := []interface{ Lost() <-chan struct{} }{m, set, permit}
+			for _, l := range all {
+				assert.False(t, closed(l.Lost()))
+			}
+			before := m.Lost()
+			if lost {
+				b.lose("m", m.Token())
+				b.lose("b", set.Token())
+				b.lose("s/slot/0000", permit.Token())
+				time.Sleep(5 * time.Second)
+				for _, l := range all {
+					assert.True(t, closed(l.Lost()))
+				}
+			}
+			for _, giveBack := range []func(context.Context) error{m.Unlock, set.Unlock, permit.Release} {
+				assert.Equal(t, lost, errors.Is(giveBack(b.Context()), ErrNotHeld))
+			}
+			assert.Equal(t, lost, closed(before), "a release closes no channel")
+			assert.Equal(t, lost, closed(permit.Lost()))
+			assert.True(t, closed(m.Lost()) && closed(set.Lost()), "they are not held")
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 func TestDoReturnsWhatItsFunctionReturns(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		m := b.process().mutex("m")

@@ -31,6 +31,16 @@ func TestATryWhoseCtxEndsSaysSo(t *testing.T) {
 		defer cancel()
 		_, _, err = p.semaphore("s", 2).TryAcquire(ctx)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
+
+		p.Mend() // a poll may fail because of the deadline before ctx ends
+		p.Refuse(failing(refused(codes.DeadlineExceeded), "observe"))
+		ctx, cancel = within1s(b.Context())
+		defer cancel()
+		time.Sleep(time.Millisecond)
+		_, err = p.mutex("m").TryLock(tardyContext{ctx})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		_, _, err = p.semaphore("s", 2).TryAcquire(tardyContext{ctx})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
 

@@ -130,3 +130,28 @@ func TestWhoStopsWaitingLeavesTheQueueOfItsProcess(t *testing.T) {
 		})
 	}
 }
+
+// A release leaves a ticket for the next goroutine of its process, which may stop waiting at any instant of the release. The ticket then goes
+// with it: other processes would leave the lock to nobody.
+func TestATicketForAGoroutineThatStopsWaitingGoes(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		for _, names := range [][]string{{"m"}, {"a", "b"}} {
+			for after := 3 * time.Millisecond; after < 40*time.Millisecond; after += 3 * time.Millisecond {
+				p := b.process()
+				p.takes = 10 * time.Millisecond
+				l := p.set(names...)
+				require.NoError(t, l.Lock(b.Context()))
+				ctx, cancel := context.WithTimeout(b.Context(), after)
+				waits := make(chan error, 1)
+				next := p.set(names...)
+				go func() { waits <- unlock(b.Context(), next, next.Lock(ctx)) }()
+				synctest.Wait()
+				require.NoError(t, l.Unlock(b.Context()))
+				<-waits
+				cancel()
+				time.Sleep(time.Second)
+				assert.Zero(t, b.tickets(), "after %v", after)
+			}
+		}
+	})
+}
