@@ -439,7 +439,7 @@ func TestASetKeepsItsOwnListOfNames(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		names := []string{"c", "a", "b"}
 		s := b.process().set(names...)
-		assert.Equal(t, []string{"c", "a", "b"}, names)
+		require.Equal(t, []string{"c", "a", "b"}, names)
 		names[0], names[1] = "other", "other"
 		require.NoError(t, s.Lock(b.Context()))
 		for name, free := range map[string]bool{"a": false, "b": false, "c": false, "other": true} {
