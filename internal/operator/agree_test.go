@@ -62,6 +62,26 @@ func randomLocks(t *testing.T, tab table.Table, random *rand.Rand, n int) (names
 	return names
 }
 
+// groupLocks makes members and partitions of the group "orders" in their states.
+func groupLocks(t *testing.T, tab table.Table) (names []string) {
+	alive, dead, erased := join(t, tab, 0, "alive", time.Hour), join(t, tab, 1, "dead", time.Second), join(t, tab, 2, "erased", time.Hour)
+	part := func(partition string) string { return table.PartitionName("orders", partition) }
+	take(t, tab, dead, time.Second, "of-dead")
+	take(t, tab, erased, time.Hour, "of-erased")
+	drop(t, tab, erased.Name, erased.Key())
+	token := take(t, tab, alive, time.Hour, "held", "paused", "given", "orphan")
+	require.NoError(t, tab.ReleasePartitions(t.Context(), table.LeaseRef{Name: part("paused"), Token: token}, table.LeaseRef{Name: part("given"), Token: token}))
+	_, err := tab.MarkPaused(t.Context(), alive, func(table.LeaseRef) bool { return false }, part("paused"))
+	require.NoError(t, err)
+	drop(t, tab, part("orphan"))
+	for _, partition := range []string{"held", "of-dead", "of-erased", "paused", "given", "orphan", "wanted", "absent"} {
+		names = append(names, part(partition))
+	}
+	wait(t, tab, part("held"), "w")
+	wait(t, tab, part("wanted"), "w")
+	return append(names, alive.Name, dead.Name)
+}
+
 // shows is what a listing shows of a lock.
 func shows(l operator.Listing) string {
 	s := fmt.Sprint(l.Name, " ", l.State(), " ", l.Holder(), " ", l.Token, " ", l.Done.Key, " ", l.Undone != nil)
@@ -71,8 +91,8 @@ func shows(l operator.Listing) string {
 	return s
 }
 
-// Whichever list a lock is in, it is there with the same state, record and waiters as alone, and no list leaves out a
-// lock that it promises to have.
+// Whichever list a lock is in, it is there with the same state, record and waiters as alone, even if it is only there
+// because it is named, and no list leaves out a lock that it promises to have.
 func TestListsAgreeOnEveryLock(t *testing.T) {
 	for seed := range 8 {
 		synctest.Test(t, func(t *testing.T) {
@@ -83,7 +103,8 @@ func TestListsAgreeOnEveryLock(t *testing.T) {
 			if seed == 0 {
 				n = 800 // more than are read again in one request
 			}
-			names := append(randomLocks(t, tab, random, n), "absent")
+			names := append(append(randomLocks(t, tab, random, n), "absent"), groupLocks(t, tab)...)
+			slices.Sort(names)
 			time.Sleep(time.Minute)
 			rows := map[string]bool{}
 			for key := range store.Rows() {
@@ -104,20 +125,20 @@ func TestListsAgreeOnEveryLock(t *testing.T) {
 				}
 				return all
 			}
-			for _, prefix := range []string{"", "b", "a00"} {
+			for _, prefix := range []string{"", "b", "a00", "orders/partition/p", "orders/m"} {
 				for _, all := range []bool{true, false} {
 					var named []string
 					for _, name := range names {
-						if strings.HasPrefix(name, prefix) && random.IntN(4) == 0 {
+						if random.IntN(4) == 0 {
 							named = append(named, name)
 						}
 					}
 					var plain, with []string
 					for _, one := range each {
-						idle := (one.State() == operator.Released || one.State() == operator.Free) && len(one.Waiters) == 0
+						idle := (one.State() == operator.Released || one.State() == operator.Free) && !one.IsPart()
 						done := one.Done.Key != "" || one.Undone != nil
 						begins := strings.HasPrefix(one.Name, prefix)
-						shown := begins && (all && rows[one.Name] || !idle)
+						shown := begins && (rows[one.Name] && (all || !idle) || len(one.Waiters) > 0)
 						if shown {
 							plain = append(plain, shows(one))
 						}

@@ -139,11 +139,11 @@ func read(ctx context.Context, t table.Table, prefix string, all bool, named ...
 			return nil, rows.At, err
 		}
 	}
-	waiting := queuesIn(tickets).waiters(slices.Sorted(maps.Keys(names)), prefix)
-	for name := range waiting {
+	for _, name := range named {
 		names[name] = true
 	}
-	for _, name := range named {
+	waiting := queuesIn(tickets).waiters(slices.Sorted(maps.Keys(names)), prefix)
+	for name := range waiting {
 		names[name] = true
 	}
 	found := list(slices.Sorted(maps.Keys(names)), rows)
@@ -174,11 +174,14 @@ func read(ctx context.Context, t table.Table, prefix string, all bool, named ...
 	return found, rows.At, nil
 }
 
-// keysOf returns the keys of the rows of some locks.
+// keysOf returns the keys of the rows of some locks, and of the members of their groups (see membersBeside).
 func keysOf(names []string, about time.Time) table.Keys {
 	keys := table.WithLeases(names, about)
 	for _, name := range names {
 		keys.Names = append(keys.Names, table.DoneRow(name))
+		if members, ok := membersBeside(name); ok && !slices.Contains(keys.Ranges, members) {
+			keys.Ranges = append(keys.Ranges, members)
+		}
 	}
 	return keys
 }
@@ -215,11 +218,7 @@ func ListOne(ctx context.Context, t table.Table, name string) (Listing, error) {
 		beside.Queues = append(beside.Queues, table.Waiting(queue, ""))
 	}
 	rows, err := t.Beside(&beside).ReadAbout(ctx, "list", time.Now(), func(about time.Time) table.Keys {
-		keys := keysOf([]string{name}, about)
-		if members, ok := membersBeside(name); ok {
-			keys.Ranges = append(keys.Ranges, members)
-		}
-		return keys
+		return keysOf([]string{name}, about)
 	})
 	if err != nil {
 		return Listing{}, err

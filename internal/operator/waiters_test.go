@@ -132,6 +132,13 @@ func TestWaitersAreListedWithTheirLocks(t *testing.T) {
 			assert.Equal(t, tc.want, listed(t, tab, tc.prefix, tc.all), "%q %v", tc.prefix, tc.all)
 		}
 
+		named, _, err := operator.ListWith(t.Context(), tab, "he", false, "pool/slot/0002", "pool/slot/0001", "pool/slot/0003")
+		require.NoError(t, err)
+		require.Len(t, named, 4)
+		for i, want := range []int{0, 1, 0, 0} {
+			assert.Len(t, named[i].Waiters, want, "%s: those of a semaphore are listed once", named[i].Name)
+		}
+
 		for name, want := range map[string]string{"a": "0 2", "none": "4", "held": "", "pool/slot/0002": "3", long: "6", "released": "5"} {
 			l, err := operator.ListOne(t.Context(), tab, name)
 			require.NoError(t, err)

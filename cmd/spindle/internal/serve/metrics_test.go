@@ -81,18 +81,21 @@ func (d *desk) look() string {
 	return strings.Join(all, ", ")
 }
 
-// A lock that should be held has its series whatever happened to its rows: nobody ever took it, it was released, its row was
-// pruned. An alert that resolves while nobody leads is worse than none.
+// A lock that should be held has its series whatever happened to its rows and whatever the prefix is: nobody ever took it, it
+// was released, its row was pruned. An alert that resolves while nobody leads is worse than none.
 func TestALockThatIsExpectedAlwaysHasItsSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, all := range []bool{false, true} {
 			d := newDesk(t, Config{Expect: []string{"nightly"}, Prefix: "other/", Released: all})
+			require.NoError(t, d.table().Queue(t.Context(), table.Ticket{Queue: "nightly", Time: 1, Nonce: "n"}.Put()))
 			said := func(page, held, state string) {
 				t.Helper()
 				assert.Equal(t, page, d.look())
 				assert.Equal(t, fmt.Sprintf(`{lock="nightly"} %s`, held), d.series("spindle_lock_held"))
 				assert.Equal(t, fmt.Sprintf(`{lock="nightly",state="%s"} 1`, state), d.series("spindle_lock_state"))
 				assert.Equal(t, `{lock="nightly"} 1`, d.series("spindle_lock_expected"))
+				assert.Equal(t, `{lock="nightly"} 1`, d.series("spindle_lock_waiters"))
+				assert.Contains(t, string(d.whole()), `"waiting":1`)
 			}
 			said("nightly free", "0", "free")
 			token := d.holds("nightly", table.LeaseRecord{})
