@@ -140,7 +140,7 @@ func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Con
 	}
 	if len(t.names) > 1 { // some of the term's locks may still be held under the token; what can't be released expires
 		for _, name := range t.names {
-			_ = free(ctx, name)
+			_ = Insist(ctx, t.clock, t.lease, func(ctx context.Context) error { return free(ctx, name) })
 		}
 	}
 	return err
