@@ -66,7 +66,7 @@ var (
 		one("waiting for what does not mend", "TestWhatWaitingDoesNotMendIsReturnedAtOnce", waitGo,
 			"(w.try || permanent(step.Err) || w.givesUp(step))", "(w.try || step.Err == errFull)"),
 		one("a lost set is not given back", "TestALostSetIsGivenBack", releaseGo,
-			"\t\t\t_ = free(ctx, name)\n", "\t\t\t_ = name\n"),
+			"\t\t\t_ = Insist(ctx, t.clock, t.lease, func(ctx context.Context) error { return free(ctx, name) })\n", "\t\t\t_ = name\n"),
 		one("what is done is done again", "TestAKeyIsDoneOnceAndASmallerOneIsNotRunAnyMore", doneGo,
 			"case due.Key == d.Key:", "case false:"),
 		one("the record is not read again under the lock", "TestARecordThatLandsWhileTheNextClaimsIsSeen", onceGo,
