@@ -1,0 +1,210 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
+)
+
+// lingerer is a machine whose work returns only when it is let go, whatever its ctx says.
+type lingerer struct {
+	*fleet.Machine
+	b       *fleet.Fleet
+	reports *fleet.Reports
+	log     *fleet.Log
+	token   spindle.Token
+	term    spindle.Term
+	work    context.Context
+	free    context.Context // ends when the work is to return
+	works   atomic.Int32
+	stalls  atomic.Bool
+	deleted bool // somebody has deleted the lease row
+	ended   time.Time
+	told    time.Time // when the work's ctx had ended, or the lock was gone if that was later
+	calls   []<-chan error
+	had     bool
+	sudden  bool // the lock was lost before its work had been told to end
+	read    int  // of the log
+}
+
+// endings are what can end a term, or tell it to end.
+var endings = []struct {
+	name string
+	do   func(*lingerer)
+}{
+	{"nothing", func(*lingerer) {}},
+	{"StepDown", func(l *lingerer) { l.calls = append(l.calls, stepDown(context.Background(), l.Machine)) }},
+	{"a request", func(l *lingerer) {
+		_ = table.Table{Store: l.b.Store}.Ask(context.Background(), table.ByOperator, fleet.Name, table.Token(l.token))
+	}},
+	{"the end of Run", func(l *lingerer) {
+		if l.ended.IsZero() {
+			l.ended = time.Now()
+			l.Stop()
+		}
+	}},
+	{"a deleted row", func(l *lingerer) {
+		l.deleted = true
+		l.b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(l.token)})
+	}},
+	{"a refused write", func(l *lingerer) {
+		l.deleted = true
+		l.b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(l.token)})
+		soon, cancel := context.WithTimeout(context.Background(), fleet.Lease/20) // there may be an outage
+		defer cancel()
+		_, _ = l.term.Apply(soon, nil)
+	}},
+	{"an outage", func(l *lingerer) { l.Link.Cut(); time.AfterFunc(2*fleet.Lease, l.Link.Mend) }},
+	{"work that stalls", func(l *lingerer) { l.stalls.Store(true) }},
+}
+
+func (l *lingerer) lead(ctx context.Context, term spindle.Term) {
+	assert.EqualValues(l.b.T, 1, l.works.Add(1), "two leader functions run")
+	defer l.works.Add(-1)
+	if l.work != nil { // of a later term
+		<-ctx.Done()
+		return
+	}
+	l.token, l.term, l.work = term.Token(), term, ctx
+	for {
+		select {
+		case <-l.free.Done():
+			return
+		case <-time.After(fleet.Lease / 10):
+			if !l.stalls.Load() {
+				_ = term.Progress()
+			}
+		}
+	}
+}
+
+// holds checks what must hold of the first term at any time.
+func (l *lingerer) holds() {
+	t := l.b.T
+	synctest.Wait()
+	has, working, over := l.Token() == l.token, l.free.Err() == nil, l.work.Err() != nil
+	require.Equal(t, has, l.term.Left() > 0, "its time that is left")
+	require.True(t, has || over, "work goes on without the lock")
+	if over && l.told.IsZero() || l.had && !has {
+		l.sudden = l.told.IsZero() && !has
+		l.told = time.Now()
+	}
+	if over {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.Equal(t, has, !errors.Is(l.term.StepDown(now), spindle.ErrNotLeader), "what StepDown says")
+	}
+	if working {
+		require.Equal(t, !l.deleted, l.b.Store.Rows()[fleet.Key(l.token)].Name != "", "its lease row")
+		require.Equal(t, has, l.Leading(nil) == nil)
+		if over && l.ended.IsZero() {
+			age, err := time.Since(l.told), l.Health()
+			require.True(t, age < 3*fleet.Lease == (err == nil) || age < 3*fleet.Lease+fleet.Lease/10, "told %v ago: %v", age, err)
+			if err != nil {
+				require.ErrorContains(t, err, "has not returned")
+			}
+		}
+	}
+	said := l.log.String()[l.read:]
+	l.read += len(said)
+	require.True(t, has || l.had || !strings.Contains(said, "the lock stays held"), said)
+	require.True(t, !has || !strings.Contains(said, "will not compete again"), said)
+	l.had = has
+}
+
+// Whatever ends a term whose work does not return when it must, and whatever happens next, each answer is true of the lock at that time:
+// of HasLock, of the Term, of StepDown, of the probes, of the log and of Run. A program that can't rely on one of them has two leaders,
+// or waits for ever.
+func TestWhileWorkLingersEachAnswerIsTrueOfTheLock(t *testing.T) {
+	type option struct {
+		name string
+		opts []spindle.Option
+	}
+	stall := spindle.WithStall(fleet.Lease / 3)
+	for range 30 {
+		first, second := endings[rand.N(len(endings))], endings[rand.N(len(endings))]
+		between := []time.Duration{fleet.Lease / 6, fleet.Lease / 2, fleet.Lease, 3 * fleet.Lease / 2}[rand.N(4)]
+		lingers := []time.Duration{fleet.Lease * 9 / 10, fleet.Lease * 5 / 2, 5 * fleet.Lease}[rand.N(3)]
+		o := []option{{"", nil}, {"WithHandover", []spindle.Option{spindle.WithHandover()}}, {"WithStall", []spindle.Option{stall}},
+			{"both", []spindle.Option{spindle.WithHandover(), stall}}}[rand.N(4)]
+		t.Run(fmt.Sprintf("%s, %v later %s, works for %v more, %s", first.name, between, second.name, lingers, o.name), func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				t := b.T
+				to, log := logging()
+				l := &lingerer{b: b, reports: fleet.NewReports(), log: log}
+				free, cancel := context.WithCancel(context.Background())
+				l.free = free
+				t.Cleanup(func() { cancel(); time.Sleep(time.Minute) })
+				l.Machine = b.Start("a", append(o.opts, l.reports.Options(), to, spindle.WithLeader(l.lead))...)
+				pass := func(d time.Duration) {
+					for range d / (fleet.Lease / 20) {
+						time.Sleep(fleet.Lease / 20)
+						l.holds()
+					}
+				}
+				pass(fleet.Lease)
+				first.do(l)
+				pass(between)
+				second.do(l)
+				pass(lingers)
+				err, done := error(nil), false
+				select {
+				case err = <-l.Done:
+					done = true
+					require.ErrorContains(t, err, "has not returned")
+					require.ErrorIs(t, l.Run(context.Background()), spindle.ErrRunning)
+				default:
+				}
+				cancel()
+				pass(2 * fleet.Lease)
+				for _, call := range l.calls {
+					require.Len(t, call, 1, "a call of StepDown is not answered")
+					if <-call == nil {
+						require.Empty(t, b.Store.Rows()[fleet.Key(l.token)].Name, "it was not released")
+					}
+				}
+				if !done {
+					l.Stop()
+					err = <-l.Done
+				}
+				lost, told := 0, false
+				for _, e := range l.Seen.All() {
+					require.False(t, told && e.Token == l.token, "%v of a term that is over", e.Kind)
+					if e.Kind == spindle.Lost {
+						lost++
+					}
+					if told = told || e.Kind == spindle.Lost && e.Token == l.token; told && e.Token == l.token && l.sudden {
+						require.ErrorIs(t, e.Err, context.Cause(l.work))
+					}
+				}
+				metrics, counted := l.reports.Metrics(t), 0.0
+				for series, n := range metrics {
+					if strings.HasPrefix(series, "terms{") {
+						counted += n
+					}
+				}
+				require.EqualValues(t, lost, counted)
+				require.NotContains(t, metrics, "held{lock=mylock}")
+				if !done && errors.Is(l.Seen.Last().Err, spindle.ErrStopped) {
+					require.Equal(t, b.Store.Rows()[fleet.Name].Heartbeat.IsZero(), err == nil, "%v", err)
+				}
+				b.Run(l.Machine)
+				b.Until(3*fleet.Lease, l.Has)
+				b.End(l.Machine)
+			})
+		})
+	}
+}
