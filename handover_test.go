@@ -512,32 +512,39 @@ func TestARestartedProcessReclaimsWhatItWasLeaving(t *testing.T) {
 			again := b.Start("a", spindle.WithReclaim())
 			b.Until(fleet.Lease/10, again.Has)
 			assert.Greater(t, again.Token(), first)
+			assert.Equal(t, "elected", again.Seen.Kinds(), "its former self leads no more")
 			b.End(append(others, killed, again)...)
 		})
 	}
 }
 
 // A candidate that wins although Run's ctx has ended meanwhile gives the lock back at once. No work begins. The election
-// is not broken off, because it would not be known whether it had succeeded.
+// is not broken off, because it would not be known whether it had succeeded. If an operator takes the lock first, nothing is left to do.
 func TestNoWorkBeginsAfterTheEndOfRun(t *testing.T) {
-	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		a := b.Machine("a", spindle.WithLeader(func(context.Context, spindle.Term) { t.Error("the leader function was called") }))
-		a.Link.Store = table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
-			if step == "confirm" {
-				elect.Sleep(ctx, a.Clock, time.Second)
-				if ctx.Err() != nil {
-					return ctx.Err()
+	for _, taken := range []bool{false, true} {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			a := b.Machine("a", spindle.WithLeader(func(context.Context, spindle.Term) { t.Error("the leader function was called") }))
+			a.Link.Store = table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+				if step == "confirm" {
+					elect.Sleep(ctx, a.Clock, time.Second)
+					if ctx.Err() != nil {
+						return ctx.Err()
+					}
 				}
-			}
-			return call(ctx, b.Store)
+				err := call(ctx, b.Store)
+				if step == "confirm" && taken {
+					_ = table.Table{Store: b.Store}.Break(ctx, table.TokenAt(b.Store.Rows()[fleet.Name].Token), fleet.Name)
+				}
+				return err
+			})
+			b.Run(a)
+			a.Stop()
+			require.NoError(t, <-a.Done)
+			assert.Empty(t, a.Seen.Kinds())
+			assert.True(t, b.Store.Rows()[fleet.Name].Heartbeat.IsZero(), "the lock is free")
+			assert.Zero(t, a.Link.Counts()["withdraw"])
 		})
-		b.Run(a)
-		a.Stop()
-		require.NoError(t, <-a.Done)
-		assert.Empty(t, a.Seen.Kinds())
-		assert.True(t, b.Store.Rows()[fleet.Name].Heartbeat.IsZero(), "the lock is free")
-		assert.Zero(t, a.Link.Counts()["withdraw"])
-	})
+	}
 }
 
 // An announcement goes on after the end of Run's ctx only if that would be announced, too.

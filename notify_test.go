@@ -21,6 +21,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
@@ -149,6 +150,33 @@ func TestFollowersAreToldThatTheirLeaderIsLeaving(t *testing.T) {
 		cancel()
 		time.Sleep(time.Minute)
 	})
+}
+
+// Whoever leads, or has stopped, asks nobody whether the leader is alive, and answers nobody else's questions after its end.
+func TestWhoDoesNotFollowAnyMoreSendsNoMessages(t *testing.T) {
+	for _, leads := range []bool{false, true} {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			net := spindletest.NewNetwork()
+			start := func(id string) *fleet.Machine { told, _ := net.Process(); return b.Start(id, told) }
+			a, c := start("a"), start("c")
+			time.Sleep(5 * fleet.Lease)
+			before := net.Sent()
+			assert.Greater(t, before, 10, "a follower asks")
+			first, second := c, a
+			if leads {
+				first, second = a, c
+			}
+			b.End(first)
+			time.Sleep(5 * fleet.Lease)
+			assert.True(t, second.Has())
+			before = net.Sent()
+			time.Sleep(5 * fleet.Lease)
+			assert.Equal(t, before, net.Sent())
+			b.End(second)
+			time.Sleep(5 * fleet.Lease)
+			assert.Equal(t, before, net.Sent())
+		})
+	}
 }
 
 // Two processes with sockets of their own.
