@@ -55,6 +55,9 @@ func TestAnErrorBeforeTheLastSuccessIsNotTheReason(t *testing.T) {
 	var p Pulse
 	p.Begin()
 	clock := elect.SystemClock{}
+	age, going := p.Age(clock)
+	require.True(t, going)
+	require.Zero(t, age, "it has just begun")
 	check := func() error { return p.Check(clock, time.Second, time.Minute, "no poll has succeeded") }
 	p.Beat(clock.Now())
 	p.Fail(errors.New("an outage"))

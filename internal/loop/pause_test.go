@@ -72,5 +72,8 @@ func TestAFailureCountsOnceTheLockWasSeenHeld(t *testing.T) {
 		p.Asked(table.Done{}, time.UnixMicro(5))
 		isHeld(p)
 		assert.Equal(t, time.Second/16, paused(p, 4, 0))
+		unseen := &Pause{Clock: atLeast{}, Longest: time.Second}
+		unseen.Asked(table.Done{}, time.UnixMicro(5))
+		assert.Equal(t, time.Second/16, paused(unseen, 7, 0), "it was held and given back between two looks")
 	})
 }

@@ -47,3 +47,26 @@ func testStall(t *testing.T, jump func(*jumping)) {
 		assert.Equal(t, []time.Duration{time.Minute}, ended)
 	})
 }
+
+// Time for which the process stood still is not counted if it is more than an eighth of the limit, also after a warning, and shorter
+// times are: a busy machine must neither end work that progresses nor make hanging work look alive.
+func TestOnlyLongPausesOfTheProcessAreNotCounted(t *testing.T) {
+	const limit = time.Minute
+	for _, c := range []struct{ pause, counts time.Duration }{{limit / 10, limit / 10}, {limit / 7, 0}, {limit / 3, 0}, {time.Hour, 0}} {
+		for _, progress := range []time.Duration{0, 20 * time.Second, 40 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				ended, began, clock := time.Duration(0), time.Now(), &jumping{}
+				s := &Stall{Clock: clock, Limit: limit, Slow: func(time.Duration, time.Duration) {}, End: func(error) { ended = time.Since(began) }}
+				stop := s.Watch()
+				time.Sleep(progress)
+				assert.NoError(t, s.Progress())
+				time.Sleep(time.Second)
+				clock.stopped.Store(int64(c.pause))
+				time.Sleep(3 * limit)
+				stop()
+				assert.GreaterOrEqual(t, ended, progress+limit-c.counts, "a pause of %v, %v after the start", c.pause, progress+time.Second)
+				assert.LessOrEqual(t, ended, progress+limit, "a pause of %v, %v after the start", c.pause, progress+time.Second)
+			})
+		}
+	}
+}
