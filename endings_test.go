@@ -134,7 +134,7 @@ func TestWhileWorkLingersEachAnswerIsTrueOfTheLock(t *testing.T) {
 		opts []spindle.Option
 	}
 	stall := spindle.WithStall(fleet.Lease / 3)
-	for range 30 {
+	for range 80 {
 		first, second := endings[rand.N(len(endings))], endings[rand.N(len(endings))]
 		between := []time.Duration{fleet.Lease / 6, fleet.Lease / 2, fleet.Lease, 3 * fleet.Lease / 2}[rand.N(4)]
 		lingers := []time.Duration{fleet.Lease * 9 / 10, fleet.Lease * 5 / 2, 5 * fleet.Lease}[rand.N(3)]

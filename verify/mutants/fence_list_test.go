@@ -84,6 +84,8 @@ var foundMutants = of("./internal/table",
 )
 
 var spanMutants = of("./internal/telemetry",
+	one("a slot that is held after its call has ended is not shown", "TestTheGaugesAreTheSumOfAllCandidatesAndTerms", standingGo,
+		"one.candidates == 0 && len(one.terms) == 0", "one.candidates == 0"),
 	one("a release that failed ends the handover", "TestASpanSaysAtItsEndWhatCameOfIt", spanGo,
 		"c.step == \"release\" && c.code == codes.OK && ", "c.step == \"release\" && "),
 	one("a handover that came to nothing is done", "TestASpanSaysAtItsEndWhatCameOfIt", spanGo,

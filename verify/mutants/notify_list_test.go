@@ -39,6 +39,12 @@ var notifyMutants = of("./internal/notify",
 	one("polls that a true message caused count as in vain", "TestAWaiterThatIsToldTheTruthGoesOnListening", earGo, "if e.told && !news {", "if e.told {"),
 	one("a closed Notifier goes on", "TestAfterCloseAProcessIsSilentAndItsWaitersPoll", "internal/notify/notifier.go", "\t\tn.closed = true\n", ""),
 	one("each poll asks the holder", "TestHowOftenAWaiterAsksDependsOnItsPlace", earGo, "if l.Held && l.contact.at.IsValid() && l.timer == nil {", "if l.Held && l.contact.at.IsValid() {"),
+	one("each copy of a message causes a poll", "TestASecondCopyOfAMessageCausesNoSecondPoll", lineGo, "if l.deaf || l.told && m.token == l.Token {", "if l.deaf {"),
+	one("each copy of an announcement causes a poll", "TestASecondCopyOfAMessageCausesNoSecondPoll", lineGo, "\tif !l.leaving {\n", "\tif true {\n"),
+	one("a poll without the lease row forgets the holder", "TestAPollThatShowsLessTakesNothingAway", earGo, "if c := contactOf(s.Contact, 0); c != (contact{}) {", "if c := contactOf(s.Contact, 0); true {"),
+	one("a poll that shows a handover does not count", "TestAPollThatShowsLessTakesNothingAway", earGo, "l.leaving = l.leaving || s.Leaving", "_ = s.Leaving"),
+	one("who is told by another waiter takes the lock before those ahead", "TestAWaiterTellsThoseWhoAreAheadOfItNow", lineGo, "if m.flags&relayed == 0 {\n\t\tl.exempt", "if true {\n\t\tl.exempt"),
+	one("those who have left the queue count as ahead", "TestAWaiterTellsThoseWhoAreAheadOfItNow", earGo, "was.Ahead[len(was.Ahead)-int(m.ahead):]", "was.Ahead[:int(m.ahead)]"),
 	one("signatures are not checked", "TestForgedAndReflectedMessagesAreDropped", "internal/notify/message.go", "return k != key{} && hmac.Equal(sum[:], b[Size-len(key{}):])", "return hmac.Equal(sum[:], sum[:])"),
 )
 

@@ -269,6 +269,18 @@ var (
 	)
 
 	rootMutants = of(".",
+		one("a leader is known for the observer's lease", "TestTheLeadersLeaseCountsAndNotTheObservers", seenGo,
+			"return ok && age < leader.Lease", "return ok && age < l.config.Lease"),
+		one("an operator waits for a reply as long as its own lease", "TestTheLeadersLeaseCountsAndNotTheObservers", "stepdown.go",
+			"return l.insist(ctx, from.Lease,", "return l.insist(ctx, l.config.Lease,"),
+		one("a request for a term that has just ended fails", "TestARequestForATermThatHasJustEndedIsNoFailure", "stepdown.go",
+			"\t\tif errors.Is(err, ErrSuperseded) {\n\t\t\treturn nil\n\t\t}\n", ""),
+		one("what is seen does not get older during a suspension", "TestASuspensionMakesWhatIsSeenOlder", seenGo,
+			"l.config.Clock.Now().Since(v.looked)", "l.config.Clock.Now().Ran(v.looked)"),
+		one("who has stopped goes on asking its leader", "TestWhoDoesNotFollowAnyMoreSendsNoMessages", runGo,
+			"\t\te.follower.Ear.Close()\n", ""),
+		one("an operator's release during an election is an error of Run", "TestNoWorkBeginsAfterTheEndOfRun", leadGo,
+			"return notLost(e.release(ctx, t, context.Cause(ctx)))", "return e.release(ctx, t, context.Cause(ctx))"),
 		one("jeopardy without its time", "TestEachEventSaysWhenItHappenedAndWhenTheTermWillEnd", "internal/elect/keep.go",
 			"\te.At = k.clock.Now()\n\te.Left = k.Term.left(k.standing.Load(), e.At)\n", "\te.Left = k.Term.left(k.standing.Load(), e.At)\n\te.At = k.clock.Now()\n"),
 		one("a missing lock row is a release", "TestAHandoverIsSaidToBeAsFarAsItIs", "stepdown.go",

@@ -34,6 +34,8 @@ var (
 			"if before == draining || before == hung {", "if before == draining {"),
 	)
 	clockStallMutants = of("./internal/loop",
+		one("a process that stands still after a warning stalls", "TestOnlyLongPausesOfTheProcessAreNotCounted", loopStallGo,
+			"late > s.Limit/8 {", "late > s.Limit/8 && !slow {"),
 		mutant{"suspended time counts as a stall", "TestTimeInWhichTheWorkCouldNotRunIsNoStall", []edit{
 			{loopStallGo, "s.last.Store(s.Clock.Now().Mono)", "s.last.Store(s.Clock.Now().Wall)"},
 			{loopStallGo, "s.Clock.Now().Ran(elect.Instant{Mono: s.last.Load()})", "time.Duration(s.Clock.Now().Wall - s.last.Load())"},
