@@ -36,7 +36,7 @@ type lingerer struct {
 	told    time.Time // when the work's ctx had ended, or the lock was gone if that was later
 	calls   []<-chan error
 	had     bool
-	sudden  bool // the lock was lost before its work had been told to end
+	sudden  bool // the work's ctx ended because the lock was lost
 	read    int  // of the log
 }
 
@@ -79,6 +79,7 @@ func (l *lingerer) lead(ctx context.Context, term spindle.Term) {
 		return
 	}
 	l.token, l.term, l.work = term.Token(), term, ctx
+	context.AfterFunc(ctx, func() { l.sudden = term.Left() <= 0 })
 	for {
 		select {
 		case <-l.free.Done():
@@ -99,7 +100,6 @@ func (l *lingerer) holds() {
 	require.Equal(t, has, l.term.Left() > 0, "its time that is left")
 	require.True(t, has || over, "work goes on without the lock")
 	if over && l.told.IsZero() || l.had && !has {
-		l.sudden = l.told.IsZero() && !has
 		l.told = time.Now()
 	}
 	if over {
