@@ -72,7 +72,9 @@ func TestARequestForATermThatHasJustEndedIsNoFailure(t *testing.T) {
 			}
 			return nil
 		})
-		h, err := operator.RequestHandover(context.Background(), token)
+		limited, cancel := context.WithTimeout(context.Background(), 3*fleet.Lease)
+		defer cancel()
+		h, err := operator.RequestHandover(limited, token)
 		require.NoError(t, err)
 		assert.Equal(t, token, h.From.Token)
 		assert.Greater(t, h.To.Token, token)
