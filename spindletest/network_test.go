@@ -55,6 +55,7 @@ func TestANetworkDeliversWhatItIsNotToldToLose(t *testing.T) {
 					ear := waiter.Listen(place, time.Minute)
 					ear.Learn(notify.Seen{Follower: true, Locks: []notify.Lock{{Name: "m", Token: 1, Held: true, Contact: holder.Contact(place, table.LeaseKey("m", 1)), Lease: time.Minute}}}, elect.SystemClock{}.Now())
 					time.Sleep(4*time.Millisecond + time.Microsecond)
+					synctest.Wait()
 					assert.Equal(t, c.trip, answered)
 					assert.Equal(t, c.sent, net.Sent())
 					book.Free(false)
