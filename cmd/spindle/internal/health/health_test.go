@@ -1,6 +1,8 @@
 package health
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -85,6 +87,47 @@ func TestMetricsSayWhatIsSo(t *testing.T) {
 	a.now.Left = -time.Second
 	_, text = a.get("/metrics")
 	assert.Contains(t, text, "spindle_lease_left_seconds"+about+"0")
+}
+
+// Each part of a report shows in its own place, whatever the others say: a process that is stuck or holds a lock is not for that
+// reason ready, or the other way round.
+func TestEachPartOfAReportIsAnsweredForItself(t *testing.T) {
+	for _, r := range []Report{{}, {Ready: true}, {Held: true}, {Stuck: true}, {Ready: true, Held: true}, {Ready: true, Stuck: true}, {Held: true, Stuck: true}, {Ready: true, Held: true, Stuck: true}} {
+		a := newAsked("nightly")
+		a.now = r
+		a.now.Why = "the reason"
+		code, text := a.get("/readyz")
+		assert.Equal(t, r.Ready, code == http.StatusOK, "%+v", r)
+		assert.Equal(t, "the reason", text)
+		code, _ = a.get("/livez")
+		assert.Equal(t, http.StatusOK, code, "%+v", r)
+		_, text = a.get("/metrics")
+		for name, is := range map[string]bool{"ready": r.Ready, "held": r.Held, "stuck": r.Stuck} {
+			assert.Contains(t, text, fmt.Sprintf("\nspindle_%s{spindle_lock=\"nightly\",spindle_table=\"locktable\"} %v\n", name, number(is)), "%+v", r)
+		}
+	}
+}
+
+// A check is only read, its answer is never kept by a proxy, and a client that has gone is not waited for.
+func TestAnAnswerIsForOneReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsked("nightly")
+		a.Looping()
+		for _, path := range []string{"/livez", "/readyz"} {
+			w := httptest.NewRecorder()
+			a.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, nil))
+			assert.Equal(t, http.StatusMethodNotAllowed, w.Code, path)
+			gone, leave := context.WithCancel(t.Context())
+			leave()
+			began := time.Now()
+			w = httptest.NewRecorder()
+			a.Handler().ServeHTTP(w, httptest.NewRequestWithContext(gone, http.MethodGet, path, nil))
+			assert.Zero(t, time.Since(began), path)
+			for name, value := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Content-Type": "text/plain; charset=utf-8"} {
+				assert.Equal(t, value, w.Header().Get(name), path)
+			}
+		}
+	})
 }
 
 // Whatever a lock is called, Prometheus can read the answer, and finds that name.

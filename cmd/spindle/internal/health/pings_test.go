@@ -42,3 +42,15 @@ func TestPingsAreThoseOfSystemd(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, left)
 }
+
+// A temporary directory whose path is too long for a socket is left as it was.
+func TestASocketThatCanNotBeMadeLeavesNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	t.Setenv("TMPDIR", dir)
+	_, _, err := Pings(time.Second, nil)
+	require.Error(t, err)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}

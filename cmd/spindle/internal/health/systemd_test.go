@@ -3,14 +3,17 @@
 package health
 
 import (
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -106,9 +109,84 @@ func TestBetweenTwoPingsTheLoopIsLeftAlone(t *testing.T) {
 	u.End()
 }
 
-// A systemd that does not read fills its socket. That must not hold up what decides about the lock, nor the end.
+// Whatever a process reports, and however fast: systemd hears the last word on everything, and each state once.
+func TestTheLastWordReachesSystemd(t *testing.T) {
+	m := listen(t)
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		u := Notify(nil)
+		last := map[string]string{}
+		for range 1 + r.IntN(8) {
+			switch status := strconv.Itoa(r.IntN(3)); r.IntN(4) {
+			case 0:
+				u.Ready()
+				last["READY"] = "1"
+			case 1:
+				u.Stopping()
+				last["STOPPING"] = "1"
+			default:
+				u.Status(status)
+				last["STATUS"] = status
+			}
+			if r.IntN(2) == 0 {
+				runtime.Gosched()
+			}
+		}
+		u.End()
+		_, err := daemon.SdNotify(false, "END=1")
+		require.NoError(t, err)
+		heard := map[string]string{}
+		for _, line := range m.hears("END=1") {
+			variable, value, _ := strings.Cut(line, "=")
+			require.False(t, variable != "STATUS" && heard[variable] != "", "seed %d: %s again", seed, variable)
+			heard[variable] = value
+		}
+		delete(heard, "END")
+		require.Equal(t, last, heard, "seed %d", seed)
+	}
+}
+
+// The loop is asked for systemd's watchdog only, and only if that watches this process. Without systemd, nothing is reported.
+func TestTheLoopIsAskedOnlyForAWatchdogOfThisProcess(t *testing.T) {
+	for _, r := range []struct {
+		usec, pid string
+		asked     bool
+	}{{"", "", false}, {"30000", "", true}, {"30000", strconv.Itoa(os.Getpid()), true}, {"30000", "1", false}} {
+		m := listen(t)
+		t.Setenv("WATCHDOG_USEC", r.usec)
+		t.Setenv("WATCHDOG_PID", r.pid)
+		asks := make(chan struct{}, 1)
+		u := Notify(asks)
+		if r.asked {
+			m.hears("WATCHDOG=1")
+		}
+		for i := range 10 {
+			u.Status(strconv.Itoa(i))
+			m.hears("STATUS=" + strconv.Itoa(i))
+		}
+		u.End()
+		assert.Equal(t, r.asked, len(asks) > 0, "%+v", r)
+		assert.Equal(t, r.usec, os.Getenv("WATCHDOG_USEC"), "a watchdog of this process may need it too")
+	}
+	t.Setenv("NOTIFY_SOCKET", "")
+	u := Notify(nil)
+	assert.Nil(t, u)
+	u.Ready()
+	u.Status("on standby")
+	u.Stopping()
+	u.End()
+}
+
+// A systemd that does not read leaves its socket full. That must not hold up what decides about the lock, nor the end.
 func TestASystemdThatDoesNotReadDelaysNobody(t *testing.T) {
-	listen(t)
+	m := listen(t)
+	full, err := net.Dial("unixgram", m.conn.LocalAddr().String())
+	require.NoError(t, err)
+	defer full.Close()
+	for err == nil {
+		require.NoError(t, full.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
+		_, err = full.Write([]byte("STATUS=full"))
+	}
 	u := Notify(nil)
 	begun := time.Now()
 	for i := range 10_000 {
