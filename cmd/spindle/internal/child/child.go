@@ -142,9 +142,10 @@ func (c *Child) live(started chan<- error) {
 		callOff = adopt() // before the program begins
 	}
 	err := c.begin()
-	started <- err
 	if err != nil {
-		callOff()
+		callOff() // before the next program is started
+	}
+	if started <- err; err != nil {
 		return
 	}
 	c.await()
