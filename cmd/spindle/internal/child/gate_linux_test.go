@@ -42,7 +42,7 @@ func TestAProgramBehindAGateDiesWithItsParent(t *testing.T) {
 	out := t.TempDir() + "/out"
 	self, err := os.Executable()
 	require.NoError(t, err)
-	c, err := Start(Command{Args: []string{self, out}, Env: append(os.Environ(), role+"=mortal"), Dog: nobody(t, time.Hour)})
+	c, err := Start(Command{Args: []string{self, out}, Env: append(os.Environ(), role+"=mortal"), Dog: nobody(t, time.Hour).Watchdog})
 	require.NoError(t, err)
 	<-c.Done()
 	assert.Zero(t, c.Code())
@@ -51,20 +51,26 @@ func TestAProgramBehindAGateDiesWithItsParent(t *testing.T) {
 	assert.Equal(t, strconv.Itoa(int(syscall.SIGKILL)), string(text))
 }
 
-// nobody returns a watchdog that does nothing but make a child wait at a gate.
-func nobody(t *testing.T, left time.Duration) *Watchdog {
+// idle is a watchdog that does nothing but make a child wait at a gate.
+type idle struct {
+	*Watchdog
+	lines *os.File // its orders
+	first time.Time
+}
+
+func nobody(t *testing.T, left time.Duration) idle {
 	lines, orders, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = lines.Close(); _ = orders.Close() })
-	dog := &Watchdog{pipe: orders}
-	dog.Allow(time.Now().Add(left))
+	dog := idle{&Watchdog{pipe: orders}, lines, time.Now().Add(left)}
+	dog.Allow(dog.first)
 	return dog
 }
 
 // If this process was stopped before the gate was open, the lock is lost when it continues.
 func TestAProgramWhoseTimeIsOverDoesNotBegin(t *testing.T) {
 	out := t.TempDir() + "/out"
-	c, err := Start(Command{Args: []string{"touch", out}, Dog: nobody(t, 0)})
+	c, err := Start(Command{Args: []string{"touch", out}, Dog: nobody(t, 0).Watchdog})
 	require.NoError(t, err)
 	<-c.Done()
 	assert.NotZero(t, c.Code())
@@ -119,7 +125,7 @@ func TestAGateThatIsOpenedLateLetsNothingPass(t *testing.T) {
 
 // A process that is stopped behind its gate must not keep this one waiting for longer than the lock is held.
 func TestNobodyWaitsForAProcessThatStandsStillBehindItsGate(t *testing.T) {
-	c, err := Start(Command{Args: []string{"true"}, Env: append(os.Environ(), role+"=still"), Dog: nobody(t, 100*time.Millisecond)})
+	c, err := Start(Command{Args: []string{"true"}, Env: append(os.Environ(), role+"=still"), Dog: nobody(t, 100*time.Millisecond).Watchdog})
 	require.NoError(t, err)
 	ends(t, c)
 	assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())

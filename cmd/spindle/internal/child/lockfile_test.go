@@ -4,12 +4,14 @@ package child
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // However many processes take a lock file and remove it again, at any moment at most one has it. The goroutines of this test
@@ -37,4 +39,9 @@ func TestALockFileHasOneHolder(t *testing.T) {
 	}
 	all.Wait()
 	assert.NotZero(t, taken.Load())
+	assert.NoFileExists(t, path)
+	require.NoError(t, os.Symlink(path+".elsewhere", path))
+	_, err := NewLockFile(path)
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, ErrBusy, "a link is no lock file, and nothing to wait for")
 }

@@ -78,12 +78,49 @@ func TestTheEndOfAProgramSparesOtherChildren(t *testing.T) {
 	other, err := Start(Command{Args: []string{"sh", "-c", "echo $$ >" + dir + "/other; exec sleep 1000"}, Apart: true})
 	require.NoError(t, err)
 	n := wrote(t, dir+"/other")
+	library := exec.Command("sleep", "1000") // which is waited for elsewhere
+	require.NoError(t, library.Start())
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
 	ends(t, c)
 	assert.False(t, gone(n), "it was killed")
+	assert.NoError(t, library.Process.Kill(), "it was killed")
+	assert.ErrorContains(t, library.Wait(), "killed")
 	assert.Equal(t, 1, strays(c))
 	other.Kill()
 	<-other.Done()
+}
+
+// As long as anything that a program left behind is alive, the program has its watchdog: this process may be killed before it has
+// killed all of it.
+func TestAProgramHasItsWatchdogUntilAllThatItLeftHasEnded(t *testing.T) {
+	dir := t.TempDir()
+	chain := "[ $1 = 0 ] && { echo $$ >" + dir + "/last; exec sleep 1000; }; sh -c \"$CHAIN\" sh $(($1-1)) & wait; :"
+	c, err := Start(Command{Args: []string{"sh", "-c", `setsid sh -c "$CHAIN" sh 4 & while ! [ -e ` + dir + "/go ]; do sleep 0.01; done"}, Env: append(os.Environ(), "CHAIN="+chain),
+		Apart: true, Whole: true, Watch: watchers(dir + "/acted"), Until: inAnHour})
+	require.NoError(t, err)
+	last := wrote(t, dir+"/last")
+	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
+	for alive := true; alive; { // each process of the chain is found once its parent has been killed
+		watched := c.Unwatched() != nil
+		if alive = !gone(last); alive {
+			require.True(t, watched)
+		}
+	}
+	ends(t, c)
+	assert.Equal(t, 5, strays(c))
+	assert.NoFileExists(t, dir+"/acted")
+}
+
+// What a program leaves behind and what ends by itself does not stay a zombie until the program ends, which may take months.
+func TestAnOrphanThatEndsDuringTheProgramIsReaped(t *testing.T) {
+	dir := t.TempDir()
+	c, err := Start(Command{Args: []string{"sh", "-c", "(setsid sh -c 'echo $$ >" + dir + "/orphan; sleep 0.05' &); exec sleep 1000"}, Apart: true, Whole: true})
+	require.NoError(t, err)
+	orphan := wrote(t, dir+"/orphan")
+	assert.Eventually(t, func() bool { return born(orphan) == "" }, 10*time.Second, time.Millisecond)
+	c.Kill()
+	<-c.Done()
+	assert.Zero(t, strays(c))
 }
 
 // A child that was there before the program is not what the program left behind: a script that becomes exec may have started it.
@@ -117,16 +154,22 @@ func TestTheEndOfAProgramSparesTheWatchdogsOfOthers(t *testing.T) {
 	}
 }
 
-// However a program ends, what it has left in its group ends with it.
+// However a program ends, what it has left in its group ends with it, unless that may outlive it.
 func TestTheGroupEndsWithTheProgram(t *testing.T) {
 	for _, end := range []string{"exit 0", "exit 3", "kill -9 $$"} {
-		file := t.TempDir() + "/left"
-		c, err := Start(Command{Args: []string{"sh", "-c", "sleep 1000 & echo $! >" + file + "; " + end}, Apart: true})
-		require.NoError(t, err)
-		<-c.Done()
-		left := wrote(t, file)
-		assert.Eventually(t, func() bool { return gone(left) }, 10*time.Second, time.Millisecond, end)
-		_ = syscall.Kill(left, syscall.SIGKILL)
+		for _, leaving := range []bool{false, true} { // as a guard's --activate starts a service
+			file := t.TempDir() + "/left"
+			c, err := Start(Command{Args: []string{"sh", "-c", "sleep 1000 & echo $! >" + file + "; " + end}, Apart: true, Leaving: leaving})
+			require.NoError(t, err)
+			<-c.Done()
+			left := wrote(t, file)
+			if leaving {
+				assert.False(t, gone(left), end)
+			} else {
+				assert.Eventually(t, func() bool { return gone(left) }, 10*time.Second, time.Millisecond, end)
+			}
+			_ = syscall.Kill(left, syscall.SIGKILL)
+		}
 	}
 }
 

@@ -2,8 +2,12 @@ package child
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,11 +16,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
@@ -38,9 +45,12 @@ func watchFor(file string) {
 		return
 	}
 	Watch(func(a Act) {
-		if err := os.WriteFile(file, []byte(strconv.Itoa(int(a.Why))), 0o600); err != nil {
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
 			panic(err)
 		}
+		defer f.Close()
+		_, _ = f.WriteString(strconv.Itoa(int(a.Why)))
 	})
 }
 
@@ -130,7 +140,10 @@ func TestAWatchdogSparesAStrangersGroupWithTheNumberOfItsOwn(t *testing.T) {
 	for _, why := range []Reason{Told, Dead, Late} {
 		group, lives := echo(t)
 		acted := false
-		v := vigil{group: group, leader: "of another process", replies: replies, action: func(Act) { acted = true }}
+		v := vigil{group: group, leader: "of another process", replies: replies, action: func(a Act) {
+			acted = true
+			assert.Equal(t, why == Told, a.Report(errors.New("it failed")), "only a parent that waits is told")
+		}}
 		v.act(why)
 		assert.True(t, acted, "its action is done")
 		assert.True(t, lives(), "a stranger was killed")
@@ -171,6 +184,244 @@ func TestAProgramThatHasExitedIsSentNoSignal(t *testing.T) {
 	c.Continue()
 	c.Kill()
 	assert.True(t, lives(), "a stranger was killed")
+}
+
+// From the moment that the end of a program is noted, it is sent no signal, although its strays may still be ending: another
+// group may have its number by then.
+func TestAProgramWhoseEndIsNotedIsSentNoSignal(t *testing.T) {
+	for _, leaving := range []bool{false, true} {
+		for name, end := range map[string]func(*Child) report{
+			"it is killed":        func(c *Child) report { c.Kill(); return awaitReport(c.pid) },
+			"it ends itself":      func(c *Child) report { c.Signal(syscall.SIGTERM); return awaitReport(c.pid) },
+			"it is nobody's":      func(c *Child) report { signalGroup(c.pid, syscall.SIGKILL); return report{err: syscall.ECHILD} },
+			"somebody awaited it": func(c *Child) report { c.Kill(); _ = c.cmd.Wait(); return awaitReport(c.pid) },
+		} {
+			c := &Child{Command: Command{Leaving: leaving}, cmd: exec.Command("cat"), changed: make(chan struct{}, 1)}
+			c.pid = inGroup(t, c.cmd)
+			assert.True(t, c.note(end(c)), name)
+			stranger, lives := echo(t)
+			c.pid = stranger
+			c.Signal(syscall.SIGTERM)
+			c.Continue()
+			c.Kill()
+			assert.True(t, lives(), "%s: a stranger was killed", name)
+		}
+	}
+}
+
+// By the time that a watchdog says that it has begun, its group is killed, and it says so before it acts, which may take long:
+// its parent asks before each heartbeat whether the service is still watched.
+func TestAWatchdogSaysThatItHasBegunOnceItsGroupIsKilledAndBeforeItActs(t *testing.T) {
+	said, replies, err := os.Pipe()
+	require.NoError(t, err)
+	defer said.Close()
+	defer replies.Close()
+	require.NoError(t, said.SetReadDeadline(time.Now().Add(time.Second)))
+	group, lives := echo(t)
+	v := vigil{group: group, leader: born(group), replies: replies, action: func(Act) {
+		b := make([]byte, 100)
+		n, _ := said.Read(b)
+		assert.Equal(t, "begun\n", string(b[:n]))
+		assert.False(t, lives())
+	}}
+	v.act(Told)
+}
+
+// A watchdog whose deadline has passed kills what it is told to watch then: that program began too late.
+func TestAWatchdogThatHasActedKillsWhatBeginsTooLate(t *testing.T) {
+	acted := filepath.Join(t.TempDir(), "acted")
+	dog, err := watchers(acted)(time.Now())
+	require.NoError(t, err)
+	wrote := func(want string) {
+		require.Eventually(t, func() bool { text, _ := os.ReadFile(acted); return string(text) == want }, 10*time.Second, time.Millisecond)
+	}
+	late := strconv.Itoa(int(Late))
+	wrote(late)
+	group, lives := echo(t)
+	dog.watch(group, born(group))
+	wrote(late + late)
+	assert.False(t, lives())
+	dog.watch(0, "")
+	require.NoError(t, dog.Finish(t.Context()))
+	wrote(late + late + strconv.Itoa(int(Told)))
+}
+
+// A watchdog that was killed is known to be gone, whoever asks: otherwise guard would keep a service that nothing deactivates, or
+// wait forever for a deactivation.
+func TestAWatchdogThatWasKilledIsGone(t *testing.T) {
+	testcheck.NothingLeft(t, func() {
+		dog, err := watchers(filepath.Join(t.TempDir(), "acted"))(inAnHour())
+		require.NoError(t, err)
+		require.NoError(t, dog.process.Kill())
+		for name, told := range map[string]<-chan struct{}{"gone": dog.Gone(), "begun": dog.Begun()} {
+			select {
+			case <-told:
+			case <-time.After(10 * time.Second):
+				assert.Fail(t, name)
+			}
+		}
+		for range 2 {
+			assert.ErrorIs(t, dog.Finish(t.Context()), ErrGone)
+		}
+	})
+}
+
+// A watchdog keeps the lock file of its parent until its action is done, and no longer: the next guard begins then.
+func TestAWatchdogKeepsTheLockFileUntilItIsDone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	lock, err := NewLockFile(path)
+	require.NoError(t, err)
+	dog, err := StartWatchdog(inAnHour(), os.Environ(), []string{watching, path + ".acted"}, lock.File)
+	require.NoError(t, err)
+	require.NoError(t, lock.Close())
+	_, err = NewLockFile(path)
+	assert.ErrorIs(t, err, ErrBusy)
+	require.NoError(t, dog.Finish(t.Context()))
+	next, err := NewLockFile(path)
+	require.NoError(t, err)
+	next.End()
+}
+
+// A watchdog that does not read delays nobody, and the order to act is given again once it reads: otherwise guard would wait for a
+// deactivation that never begins.
+func TestAWatchdogThatDoesNotReadHearsTheOrderToActLater(t *testing.T) {
+	dog := nobody(t, time.Hour)
+	var err error
+	dog.process, err = os.FindProcess(os.Getpid())
+	require.NoError(t, err)
+	for range 1 << 14 {
+		_ = order(dog.pipe, "\n")
+	}
+	for order(dog.pipe, "\n") == nil {
+	}
+	dog.Allow(inAnHour())
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, dog.Finish(over), context.Canceled)
+	var heard []byte
+	for b := make([]byte, 1<<15); len(heard) < 1<<17 && !bytes.Contains(heard, []byte("finish\n")); {
+		require.NoError(t, dog.lines.SetReadDeadline(time.Now().Add(10*time.Second)))
+		n, err := dog.lines.Read(b)
+		require.NoError(t, err)
+		heard = append(heard, b[:n]...)
+		require.ErrorIs(t, dog.Finish(over), context.Canceled)
+	}
+	dog.pipe.Close()
+	rest, err := io.ReadAll(dog.lines)
+	require.NoError(t, err)
+	assert.Equal(t, 1, bytes.Count(append(heard, rest...), []byte("finish\n")))
+}
+
+// fixed is a clock that has stopped.
+type fixed struct {
+	elect.SystemClock
+	now elect.Instant
+}
+
+func (f fixed) Now() elect.Instant { return f.now }
+
+// A deadline passes by whichever clock is ahead, and counts from when it was sent, however late it is read.
+func TestADeadlineOfAWatchdogPassesByTheClockThatIsAhead(t *testing.T) {
+	at := func(wall, mono int64) elect.Instant { return elect.Instant{Wall: wall, Mono: mono} }
+	for name, r := range map[string]struct {
+		read, now elect.Instant
+		want      time.Duration
+	}{
+		"both clocks run":               {at(1000, 0), at(1004, 4), 6},
+		"the machine was suspended":     {at(1000, 0), at(1009, 1), 1},
+		"the wall clock was set back":   {at(1000, 0), at(900, 4), 6},
+		"it is read late":               {at(1007, 7), at(1008, 8), 2},
+		"it is read after the deadline": {at(1011, 11), at(1011, 11), -1},
+	} {
+		assert.Equal(t, r.want, remaining(fixed{now: r.now}, r.read, 10, 1010), name)
+	}
+}
+
+// A watchdog first hears until when the lock is held, then what it watches, and at last that it watches nothing.
+func TestAWatchdogHearsTheDeadlineBeforeItHearsOfTheProgram(t *testing.T) {
+	for _, args := range [][]string{{"true"}, {"sh", "-c", "exit 3"}, {filepath.Join(t.TempDir(), "missing")}} {
+		dog, until := nobody(t, time.Minute), inAnHour()
+		c, err := Start(Command{Args: args, Dog: dog.Watchdog, Until: func() time.Time { return until }, Apart: true})
+		watched := `watch [1-9]\d* \d+`
+		if err == nil {
+			<-c.Done()
+			watched = fmt.Sprintf("watch %d %s", c.pid, c.leash.leader)
+		}
+		dog.pipe.Close()
+		orders, err := io.ReadAll(dog.lines)
+		require.NoError(t, err)
+		assert.Regexp(t, fmt.Sprintf(`\Aallow \d+ %d\nallow \d+ %d\n%s\nwatch 0 \n\z`, dog.first.UnixNano(), until.UnixNano(), watched), string(orders))
+	}
+}
+
+// Nothing is remembered of a program or watchdog that has ended, however it ended: a later process may have its id, and orphans
+// that nobody kills any more must have another parent.
+func TestNothingIsRememberedOfWhatHasEnded(t *testing.T) {
+	watch := watchers(filepath.Join(t.TempDir(), "acted"))
+	known := func() map[int]bool {
+		family.Lock()
+		defer family.Unlock()
+		return maps.Clone(family.pids)
+	}
+	before := known()
+	for _, path := range []string{"no-such-program-in-path", t.TempDir(), "true"} {
+		for _, whole := range []bool{false, true} {
+			for _, watch := range []func(time.Time) (*Watchdog, error){nil, watch} {
+				if c, err := Start(Command{Args: []string{path}, Apart: true, Whole: whole, Watch: watch, Until: inAnHour}); err == nil {
+					<-c.Done()
+				}
+				var reaper int32
+				require.NoError(t, unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&reaper)), 0, 0, 0))
+				assert.Zero(t, reaper, path)
+				assert.False(t, adopts.Load(), path)
+			}
+		}
+	}
+	assert.Eventually(t, func() bool { return maps.Equal(before, known()) }, 10*time.Second, time.Millisecond)
+}
+
+// A program gets the files that this process was given, and no file of the gate, which would tell it nothing and stay open.
+func TestAProgramBehindAGateHasTheFilesThatItWouldHaveWithoutOne(t *testing.T) {
+	f, err := os.Open(t.TempDir())
+	require.NoError(t, err)
+	defer f.Close()
+	for _, fd := range []int{60, 62} {
+		require.NoError(t, unix.Dup2(int(f.Fd()), fd))
+		defer unix.Close(fd)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	files := func(dog *Watchdog) string {
+		c, err := Start(Command{Args: []string{"sh", "-c", "exec >" + out + "; for f in /proc/$$/fd/*; do echo ${f##*/}; readlink $f; done"}, Env: os.Environ(), Apart: true, Dog: dog})
+		require.NoError(t, err)
+		<-c.Done()
+		text, err := os.ReadFile(out)
+		require.NoError(t, err)
+		return string(text)
+	}
+	without := files(nil)
+	assert.Contains(t, without, "\n62\n"+f.Name())
+	assert.Equal(t, without, files(nobody(t, time.Hour).Watchdog))
+}
+
+// What the kernel reports of a stop is read as it is meant on every Unix.
+func TestAReportIsAStopOrAContinuationOrAnEnd(t *testing.T) {
+	for status, r := range map[syscall.WaitStatus]struct {
+		stopped   os.Signal
+		continued bool
+	}{
+		0xffff: {continued: true}, // Linux
+		0x7f | syscall.WaitStatus(syscall.SIGCONT)<<8: {continued: true}, // macOS
+		0x7f | syscall.WaitStatus(syscall.SIGSTOP)<<8: {stopped: syscall.SIGSTOP},
+		0x7f | syscall.WaitStatus(syscall.SIGTTIN)<<8: {stopped: syscall.SIGTTIN},
+		0: {}, 3 << 8: {}, syscall.WaitStatus(syscall.SIGKILL): {}, 0x80 | syscall.WaitStatus(syscall.SIGABRT): {},
+	} {
+		stopped, continued := stopOf(status)
+		assert.Equal(t, r.stopped, stopped, "%#x", status)
+		assert.Equal(t, r.continued, continued, "%#x", status)
+	}
+	for status, code := range map[syscall.WaitStatus]int{0: 0, 3 << 8: 3, 255 << 8: 255, syscall.WaitStatus(syscall.SIGKILL): 137, 0x80 | syscall.WaitStatus(syscall.SIGABRT): 134} {
+		assert.Equal(t, code, exitCode(status), "%#x", status)
+	}
 }
 
 // A watchdog acts once each time its parent is late, however often that is: a parent that was stopped twice has had a program
