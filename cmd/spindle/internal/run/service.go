@@ -139,7 +139,7 @@ func (s *services) hears(e event) event {
 	if e.command != 0 && e.command != s.number {
 		return event{}
 	}
-	if e.what != nothing {
+	if e.command != 0 {
 		s.retry = e.what == notExited
 	}
 	switch e.what {

@@ -475,6 +475,41 @@ func TestUsersAreShownEachState(t *testing.T) {
 	})
 }
 
+// As long as a deactivation fails, users are shown that the service may be active, whatever else happens.
+func TestAServiceThatCanNotBeDeactivatedIsShownAsSuchWhateverHappens(t *testing.T) {
+	for name, happens := range map[string]func(w *guardWorld, a *guardSite){
+		"nothing":           func(*guardWorld, *guardSite) {},
+		"it is stopped":     func(_ *guardWorld, a *guardSite) { a.stop() },
+		"it loses the lock": func(_ *guardWorld, a *guardSite) { a.Cut() },
+		"the lock is asked": func(w *guardWorld, _ *guardSite) { ask(w.t, w.store, "lock") },
+		"it is well again":  func(_ *guardWorld, a *guardSite) { a.set(func() { a.sick = false }) },
+		"it is released": func(w *guardWorld, _ *guardSite) {
+			require.NoError(w.t, table.Table{Store: w.store}.Release(w.t.Context(), tokenIn(w.store, "lock"), "lock"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *guardWorld) {
+				a := w.start("a", handsOver)
+				w.until("a")
+				a.set(func() { a.sick, a.broken = true, 100 })
+				for a.guard.now().Why != stuck {
+					time.Sleep(renew / 100)
+				}
+				happens(w, a)
+				for range 10 {
+					time.Sleep(renew / 10)
+					synctest.Wait()
+					assert.Equal(t, stuck, a.guard.now().Why)
+				}
+				a.set(func() { a.broken, a.sick = 0, false })
+				a.Mend()
+				a.end()
+				assert.Empty(t, w.who())
+			})
+		})
+	}
+}
+
 // What is reported of an earlier command changes nothing.
 func TestWhatIsReportedTooLateChangesNothing(t *testing.T) {
 	for _, what := range []happening{activated, unfit, exited, notExited} {
