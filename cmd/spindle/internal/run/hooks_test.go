@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,6 +64,57 @@ func TestAtMostOneHookOfAKindRunsAtATime(t *testing.T) {
 	h.Run(onAcquire, os.Environ)
 	h.Wait(nil)
 	assert.Equal(t, "a\na", contents(t, dir+"/a"))
+}
+
+// A hook's failure is said and counted once, whatever the failure is and whether somebody counts, and the hook runs again at the next
+// event. Its environment is the event's, even if that has changed by the time it starts.
+func TestAHookThatFailsIsSaidAndCountedAndRunsAgain(t *testing.T) {
+	for _, r := range []struct{ command, warns string }{
+		{"true", ""},
+		{"exit 3", "exit code 3"},
+		{"kill -9 $$", "exit code 137"},
+		{"sleep 1000", "killed after 100ms"},
+		{tooLong, "can't be run"},
+	} {
+		for _, counts := range []bool{false, true} {
+			var l log
+			var failed []hookKind
+			out := filepath.Join(t.TempDir(), "out")
+			h := &hooks{Limit: time.Minute, Warn: l.warn}
+			if h.Commands[onLost] = "echo $EVENT >>" + out + "; " + r.command; r.command == tooLong {
+				h.Commands[onLost] = tooLong
+			}
+			if strings.HasPrefix(r.warns, "killed") {
+				h.Limit = 100 * time.Millisecond
+			}
+			if counts {
+				h.Failed = func(k hookKind) { failed = append(failed, k) }
+			}
+			for event := range 2 {
+				asked := 0
+				h.Run(onLost, func() []string { asked++; return append(os.Environ(), fmt.Sprint("EVENT=", event)) })
+				require.Equal(t, 1, asked)
+				h.Run(onAcquire, func() []string { asked++; return nil })
+				require.Equal(t, 1, asked, "there is no such hook")
+				h.Wait(nil)
+			}
+			want := 0
+			if r.warns != "" {
+				want = 2
+			}
+			require.Len(t, l.all(), want, r.warns)
+			for _, line := range l.all() {
+				assert.Contains(t, line, "--on-lost failed, which does not affect the lock: ")
+				assert.Contains(t, line, r.warns)
+			}
+			if counts {
+				assert.Equal(t, slices.Repeat([]hookKind{onLost}, want), append([]hookKind{}, failed...))
+			}
+			if r.command != tooLong {
+				assert.Equal(t, "0\n1", contents(t, out))
+			}
+		}
+	}
 }
 
 // The end waits for hooks, but not for longer than a hook may run, and not after stop is closed.

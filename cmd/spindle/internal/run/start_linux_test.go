@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,8 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
@@ -124,6 +127,49 @@ func termOf(t *testing.T, g *guarding) *elect.Term {
 	return step.Term
 }
 
+// A service is inactive once guard says so, and deactivated only as often as it must be, however its watchdog ends: one that is killed
+// during a deactivation is replaced, and one that has missed its deadline has already begun.
+func TestAServiceIsInactiveHoweverItsWatchdogEnds(t *testing.T) {
+	const bare, term, late = "no watchdog", "a watchdog of a term", "a watchdog that has missed its deadline"
+	for _, r := range []struct {
+		armed  string
+		killed int // how many deactivations
+	}{{bare, 0}, {bare, 1}, {bare, 2}, {term, 0}, {term, 1}, {late, 0}, {late, 2}} {
+		dir := t.TempDir()
+		testcheck.NothingLeft(t, func() {
+			g := guardWith(func(g *guarding) {
+				g.renew = 20 * time.Second
+				g.deactivate = fmt.Sprintf("echo >>%[1]s/tries; [ $(wc -l <%[1]s/tries) -gt %[2]d ] || { kill -9 $PPID; sleep 100; }; echo off $SPINDLE_LOCK >>%[1]s/off", dir, r.killed)
+			})
+			off := "off service"
+			switch r.armed {
+			case term:
+				require.NoError(t, g.Activate(t.Context(), termOf(t, g)))
+				assert.NoError(t, g.Check(t.Context(), active))
+			case late:
+				dog, err := g.arm(termOf(t, g), time.Now())
+				require.NoError(t, err)
+				<-dog.Begun()
+				assert.ErrorContains(t, g.Check(t.Context(), active), "is already deactivating the service, or has exited")
+				if r.killed == 0 {
+					assert.Equal(t, off, contents(t, dir+"/off"))
+					off += "\n" + off
+				} else {
+					<-dog.Gone()
+				}
+			}
+			failed := 0
+			for ; g.Deactivate(t.Context()) != nil; failed++ {
+				assert.True(t, g.now().Stuck)
+			}
+			assert.False(t, g.now().Stuck)
+			assert.Nil(t, g.dog.Load())
+			assert.Equal(t, r.killed/2, failed, "%+v: two watchdogs are tried", r)
+			assert.Equal(t, off, contents(t, dir+"/off"))
+		})
+	}
+}
+
 // A service that could not be deactivated, or not in time, is reported until it has been, and --on-stuck runs again if that
 // happens again. A deactivation that guard itself breaks off says nothing of the service.
 func TestAServiceIsStuckUntilItIsDeactivated(t *testing.T) {
@@ -139,6 +185,7 @@ func TestAServiceIsStuckUntilItIsDeactivated(t *testing.T) {
 		assert.False(t, g.now().Stuck)
 		for _, ctx := range []context.Context{late, t.Context()} {
 			assert.Error(t, g.Deactivate(ctx))
+			g.Extended() // a heartbeat is acknowledged meanwhile
 			g.hooks.Wait(nil)
 			assert.True(t, g.now().Stuck)
 		}
@@ -186,4 +233,88 @@ func TestAGuardThatIsStoppedBehindAnotherLeavesTheServiceAlone(t *testing.T) {
 	require.ErrorAs(t, other.alone(ctx), &over, "it would go on to deactivate the service")
 	assert.Zero(t, over.Code)
 	assert.Nil(t, other.lockFile)
+}
+
+// Guards of the same service wait for each other, whatever else differs between them, and other guards don't: a guard that waited for
+// another service's guard would never begin.
+func TestGuardsWaitForEachOtherIfTheyManageTheSameService(t *testing.T) {
+	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+	first := func(g *guarding) { g.name, g.deactivate = "service", "stop it" }
+	for name, r := range map[string]struct {
+		change func(*guarding)
+		apart  bool
+	}{
+		"the same guard": {change: func(*guarding) {}},
+		"another id and other times": {change: func(g *guarding) {
+			g.id, g.renew, g.confirm, g.activate, g.healthcheck = "you", time.Minute, 9, "false", ""
+		}},
+		"another lock":              {func(g *guarding) { g.name = "other" }, true},
+		"another table":             {func(g *guarding) { g.Table = "other" }, true},
+		"another database":          {func(g *guarding) { g.Path += "2" }, true},
+		"another command":           {func(g *guarding) { g.deactivate = "stop that" }, true},
+		"the same letters":          {func(g *guarding) { g.name, g.deactivate = "services", "top it" }, true},
+		"another working directory": {func(*guarding) { t.Chdir(t.TempDir()) }, true},
+	} {
+		g := guardWith(first)
+		require.NoError(t, g.alone(t.Context()))
+		other := guardWith(func(g *guarding) { first(g); r.change(g) })
+		err := other.takeLockFile()
+		if r.apart {
+			require.NoError(t, err, name)
+			other.lockFile.End()
+			g.lockFile.End()
+			continue
+		}
+		require.ErrorIs(t, err, child.ErrBusy, name)
+		said := strings.Join(commandtest.Complaints(func() {
+			other.renew = time.Millisecond
+			begins := make(chan error)
+			go func() { begins <- other.alone(t.Context()) }()
+			require.Eventually(t, func() bool { return strings.HasPrefix(other.now().Why, "waiting because another guard") }, 10*time.Second, time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // it asks again
+			g.lockFile.End()
+			require.NoError(t, <-begins)
+		}), "\n")
+		assert.Equal(t, 1, strings.Count(said, "waiting because"), said)
+		require.NotNil(t, other.lockFile, name)
+		assert.ErrorIs(t, g.takeLockFile(), child.ErrBusy, "the other guard has it now")
+		other.lockFile.End()
+	}
+	g := guardWith(first)
+	require.NoError(t, g.takeLockFile())
+	path := g.lockFile.Name()
+	g.lockFile.End()
+	require.NoError(t, os.Mkdir(path, 0o700))
+	said := commandtest.Complaints(func() { assert.NoError(t, g.alone(t.Context())) })
+	assert.Contains(t, said[0], "can't check whether another guard manages this service")
+	assert.Nil(t, g.lockFile)
+}
+
+// Each flag of guard is refused just beyond its limits, and no earlier.
+func TestTheFlagsOfGuardHaveLimits(t *testing.T) {
+	for want, changes := range map[string][]func(*guarding){
+		"": {
+			func(*guarding) {}, func(g *guarding) { g.failures = 2 }, func(g *guarding) { g.failures = 1000 }, func(g *guarding) { g.confirm = 1 },
+			func(g *guarding) { g.confirm = 1000 }, func(g *guarding) { g.renew, g.failures = 50*time.Millisecond, 2 },
+			func(g *guarding) { g.renew, g.failures = table.MaxLease/2, 2 }, func(g *guarding) { g.activation = 1 }, func(g *guarding) { g.unhealthy = 100 },
+			func(g *guarding) { g.hooks.Limit = 1 }, func(g *guarding) { g.address = ":0" },
+		},
+		"both commands are required": {func(g *guarding) { g.activate = "" }, func(g *guarding) { g.deactivate = "" }},
+		"--failures":                 {func(g *guarding) { g.failures = 1 }, func(g *guarding) { g.failures = 1001 }, func(g *guarding) { g.failures = -2 }},
+		"--confirm":                  {func(g *guarding) { g.confirm = 0 }, func(g *guarding) { g.confirm = 1001 }},
+		"the lease must be": {func(g *guarding) { g.renew, g.failures = 50*time.Millisecond-1, 2 }, func(g *guarding) { g.renew, g.failures = table.MaxLease/2+1, 2 },
+			func(g *guarding) { g.renew = 0 }, func(g *guarding) { g.renew = -time.Second }},
+		"--activation":    {func(g *guarding) { g.activation = 0 }, func(g *guarding) { g.activation = -1 }},
+		"--unhealthy":     {func(g *guarding) { g.unhealthy = 0 }, func(g *guarding) { g.unhealthy = 101 }},
+		"--hook-timeout":  {func(g *guarding) { g.hooks.Limit = 0 }},
+		"--health-listen": {func(g *guarding) { g.address = "8118" }},
+	} {
+		for i, change := range changes {
+			if err := guardWith(func(g *guarding) { g.failures = 3; change(g) }).check(); want == "" {
+				assert.NoError(t, err, "%d", i)
+			} else {
+				assert.ErrorContains(t, err, want, "%d", i)
+			}
+		}
+	}
 }
