@@ -139,7 +139,7 @@ func TestAServiceIsInactiveHoweverItsWatchdogEnds(t *testing.T) {
 		testcheck.NothingLeft(t, func() {
 			g := guardWith(func(g *guarding) {
 				g.renew = 20 * time.Second
-				g.deactivate = fmt.Sprintf("echo >>%[1]s/tries; [ $(wc -l <%[1]s/tries) -gt %[2]d ] || { kill -9 $PPID; sleep 100; }; echo off $SPINDLE_LOCK >>%[1]s/off", dir, r.killed)
+				g.deactivate = fmt.Sprintf("echo >>%[1]s/tries; [ $(wc -l <%[1]s/tries) -gt %[2]d ] || { kill -9 $PPID; exec sleep 100; }; echo off $SPINDLE_LOCK >>%[1]s/off", dir, r.killed)
 			})
 			off := "off service"
 			switch r.armed {
