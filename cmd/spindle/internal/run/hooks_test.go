@@ -110,7 +110,7 @@ func TestAHookThatFailsIsSaidAndCountedAndRunsAgain(t *testing.T) {
 			if counts {
 				assert.Equal(t, slices.Repeat([]hookKind{onLost}, want), append([]hookKind{}, failed...))
 			}
-			if r.command != tooLong {
+			if r.command != tooLong && h.Limit == time.Minute { // it may be killed before it says anything
 				assert.Equal(t, "0\n1", contents(t, out))
 			}
 		}
