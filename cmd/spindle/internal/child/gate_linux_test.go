@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -129,6 +131,25 @@ func TestNobodyWaitsForAProcessThatStandsStillBehindItsGate(t *testing.T) {
 	require.NoError(t, err)
 	ends(t, c)
 	assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())
+}
+
+// A program ignores SIGTTOU if whoever started exec ignored it, but not because exec has to ignore it at a terminal: without the
+// signal, a program in the background would write over what is in the foreground.
+func TestAProgramIgnoresTheTerminalsSignalOnlyIfItWouldWithoutExec(t *testing.T) {
+	signal.Ignore(syscall.SIGTTOU)
+	defer signal.Reset(syscall.SIGTTOU)
+	defer func() { programsGetTTOU = false }()
+	for _, programsGetTTOU = range []bool{false, true} {
+		out := t.TempDir() + "/out"
+		c, err := Start(Command{Args: []string{"sh", "-c", "while read name mask; do [ $name != SigIgn: ] || echo $mask; done </proc/$$/status >" + out}, Env: os.Environ(), Apart: true, Dog: nobody(t, time.Hour).Watchdog})
+		require.NoError(t, err)
+		<-c.Done()
+		text, err := os.ReadFile(out)
+		require.NoError(t, err)
+		mask, err := strconv.ParseUint(strings.TrimSpace(string(text)), 16, 64)
+		require.NoError(t, err)
+		assert.Equal(t, !programsGetTTOU, mask>>(syscall.SIGTTOU-1)&1 == 1)
+	}
 }
 
 func tellDeathSignal() {
