@@ -49,6 +49,16 @@ const (
 
 var (
 	childMutants = of("./cmd/spindle/internal/child",
+		one("a program that was killed is sent signals", "TestAProgramWhoseEndIsNotedIsSentNoSignal", childStateGo,
+			"c.code, c.state.exited = code, true", "c.code, c.state.exited = code, code < 128"),
+		one("a watchdog hears of the program before the deadline", "TestAWatchdogHearsTheDeadlineBeforeItHearsOfTheProgram", childGo,
+			"\tif c.Until != nil { // before watch,", "\tdog.watch(c.Pid(), born(c.Pid()))\n\tif c.Until != nil { // before watch,"),
+		one("a watchdog that was killed has not begun", "TestAWatchdogThatWasKilledIsGone", childDogGo, "\tdefer begun()\n", ""),
+		one("a program that begins too late lives on", "TestAWatchdogThatHasActedKillsWhatBeginsTooLate", childWatchGo, "acted = acted && v.group == 0", "_ = acted"),
+		one("a deadline counts from when it is read", "TestADeadlineOfAWatchdogPassesByTheClockThatIsAhead", childWatchGo,
+			"return min(left-now.Since(since), time.Duration(wall-now.Wall))", "return left - now.Since(since)"),
+		one("an order that did not fit is not given again", "TestAWatchdogThatDoesNotReadHearsTheOrderToActLater", childDogGo,
+			"w.told = order(w.pipe, \"finish\\n\") == nil", "w.told = true\n\t\t_ = order(w.pipe, \"finish\\n\")"),
 		one("a watchdog is up to a second late", "TestAWatchdogActsEachTimeItsParentIsLate", childWatchGo,
 			"\t\tif !acted {\n", "\t\tif acted {\n"),
 		one("a stopped watchdog does not hear the order to act", "TestAWatchdogThatIsStoppedObeysTheOrderToAct", childDogGo,
@@ -193,6 +203,10 @@ var (
 	)
 
 	guardMutants = of("./cmd/spindle/internal/run",
+		one("a stop hides that a deactivation fails", "TestAServiceThatCanNotBeDeactivatedIsShownAsSuchWhateverHappens", guardGo,
+			"\tif e.command != 0 {\n\t\ts.retry", "\tif e.what != nothing {\n\t\ts.retry"),
+		one("guards of two tables wait for each other", "TestGuardsWaitForEachOtherIfTheyManageTheSameService", competeFolderGo,
+			"g.Path, g.Table, g.name", "g.Path, g.name"),
 		one("a service that is being activated is announced", "TestAGuardThatIsStoppedEndsAsFastAsItsStateAllows", machineGo,
 			"m.phase == running && m.turn.active:", "m.phase == running:"),
 		one("heartbeats do not extend the watchdog's deadline", "TestEachHeartbeatOfAGuardExtendsTheDeadlineOfItsWatchdog", guardGo,
@@ -234,10 +248,12 @@ var (
 	)
 
 	probeMutants = of("./cmd/spindle/internal/health",
+		one("a holder is ready", "TestEachPartOfAReportIsAnsweredForItself", probeGo, "answer(w, now.Ready, now.Why)", "answer(w, now.Held, now.Why)"),
 		one("a loop that hangs is alive", "TestAProcessIsAliveAsLongAsItsLoopAnswersWithinASecond", probeGo, "answer(w, false, fmt.Sprintf(", "answer(w, true, fmt.Sprintf("),
 	)
 
 	systemdMutants = of("./cmd/spindle/internal/health",
+		one("a report replaces a status", "TestTheLastWordReachesSystemd", systemdGo, "variable+\"=\")", "\"STATUS=\")"),
 		one("pings without a pause", "TestBetweenTwoPingsTheLoopIsLeftAlone", systemdGo,
 			"asks, next = nil, time.After(u.ping)", "_ = next"),
 		one("a status that is an assignment of its own", "TestAStatusIsOneLine", systemdGo, "terminal.Escape(text)", "text"),

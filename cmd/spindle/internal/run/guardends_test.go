@@ -44,6 +44,55 @@ func TestEachHeartbeatOfAGuardExtendsTheDeadlineOfItsWatchdog(t *testing.T) {
 	}
 }
 
+// Each step of a guard takes the time of its own flag, whatever the lease is: --renew sets the pace of its polls, checks and retries,
+// --confirm limits a deactivation, --activation an activation, and only a check on standby may take a lease.
+func TestEachStepOfAGuardHasTheTimeOfItsOwnFlag(t *testing.T) {
+	const long = 60 * renew
+	about := func(t *testing.T, least, most, d time.Duration, what string) {
+		t.Helper()
+		assert.True(t, d >= least-renew/20 && d <= most+renew/20, "%s took %v", what, d)
+	}
+	inWorld(t, func(t *testing.T, w *guardWorld) {
+		a := w.site("a", ofLease(long))
+		a.turnOn, a.checkTakes, a.sick = 50*renew, 50*renew, true
+		a.begin()
+		time.Sleep(51 * renew)
+		a.set(func() { a.sick, a.checkTakes = false, 0 })
+		about(t, 0, 2*renew, w.until("a"), "the next check on standby")
+		time.Sleep(49 * renew)
+		assert.Equal(t, activating, a.guard.now().Why)
+		time.Sleep(2 * renew)
+		synctest.Wait()
+		assert.Equal(t, working, a.guard.now().Why)
+
+		b := w.start("b", ofLease(long))
+		time.Sleep(10 * renew)
+		a.set(func() { a.turnOff = time.Hour })
+		a.stop()
+		began := time.Now()
+		for a.guard.now().Why != stuck {
+			time.Sleep(time.Millisecond)
+		}
+		about(t, 2*renew*19/20, 2*renew*19/20, time.Since(began), "a deactivation that hangs")
+		a.set(func() { a.turnOff, a.broken = 0, 3 })
+		began = time.Now()
+		w.gone("a")
+		about(t, 3*renew/2, 2*renew, time.Since(began), "three retries")
+		<-a.done
+		w.until("b")
+
+		c := w.site("c", ofLease(long))
+		c.checkTakes = 50 * renew
+		c.begin()
+		time.Sleep(49 * renew)
+		c.set(func() { c.checkTakes = 0 })
+		time.Sleep(5 * renew)
+		b.end()
+		about(t, 0, renew, w.until("c"), "the next poll")
+		c.end()
+	})
+}
+
 // A guard that is stopped ends as fast as its state allows. Only an active service is announced first, for a third of the
 // lease, so that another machine can take over without a pause. A service that is still being activated has nothing to hand over.
 func TestAGuardThatIsStoppedEndsAsFastAsItsStateAllows(t *testing.T) {

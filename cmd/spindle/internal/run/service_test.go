@@ -72,6 +72,7 @@ type guardSite struct {
 	broken      int           // so many commands fail
 	turnOn      time.Duration // how long an activation takes
 	turnOff     time.Duration
+	checkTakes  time.Duration
 	command     string // that runs
 	checks      []role
 	deactivated int
@@ -174,9 +175,12 @@ func (s *guardSite) Deactivate(ctx context.Context) error {
 
 func (s *guardSite) Check(ctx context.Context, role role) error {
 	s.faults.Lock()
-	hang, sick := s.hang, s.sick
+	hang, sick, takes := s.hang, s.sick, s.checkTakes
 	s.checks = append(s.checks, role)
 	s.faults.Unlock()
+	if elect.Sleep(ctx, elect.SystemClock{}, takes); ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if hang {
 		<-ctx.Done()
 		return ctx.Err()
