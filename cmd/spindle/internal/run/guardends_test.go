@@ -56,7 +56,7 @@ func TestEachStepOfAGuardHasTheTimeOfItsOwnFlag(t *testing.T) {
 		a := w.site("a", ofLease(long))
 		a.turnOn, a.checkTakes, a.sick = 50*renew, 50*renew, true
 		a.begin()
-		time.Sleep(51 * renew)
+		time.Sleep(50*renew + renew/2)
 		a.set(func() { a.sick, a.checkTakes = false, 0 })
 		about(t, 0, 2*renew, w.until("a"), "the next check on standby")
 		time.Sleep(49 * renew)
