@@ -85,6 +85,8 @@ func TestEachStepOfAGuardHasTheTimeOfItsOwnFlag(t *testing.T) {
 		c.checkTakes = 50 * renew
 		c.begin()
 		time.Sleep(49 * renew)
+		_, checks := c.seen()
+		assert.Len(t, checks, 1, "a check on standby may take a lease")
 		c.set(func() { c.checkTakes = 0 })
 		time.Sleep(5 * renew)
 		b.end()
