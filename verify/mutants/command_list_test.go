@@ -54,7 +54,7 @@ var (
 		one("a watchdog hears of the program before the deadline", "TestAWatchdogHearsTheDeadlineBeforeItHearsOfTheProgram", childGo,
 			"\tif c.Until != nil { // before watch,", "\tdog.watch(c.Pid(), born(c.Pid()))\n\tif c.Until != nil { // before watch,"),
 		one("a watchdog that was killed has not begun", "TestAWatchdogThatWasKilledIsGone", childDogGo, "\tdefer begun()\n", ""),
-		one("a program that begins too late lives on", "TestAWatchdogThatHasActedKillsWhatBeginsTooLate", childWatchGo, "acted = acted && v.group == 0", "_ = acted"),
+		one("a watchdog reports to a parent that does not wait", "TestAWatchdogSparesAStrangersGroupWithTheNumberOfItsOwn", childWatchGo, "return why == Told && order(", "return order("),
 		one("a deadline counts from when it is read", "TestADeadlineOfAWatchdogPassesByTheClockThatIsAhead", childWatchGo,
 			"return min(left-now.Since(since), time.Duration(wall-now.Wall))", "return left - now.Since(since)"),
 		one("an order that did not fit is not given again", "TestAWatchdogThatDoesNotReadHearsTheOrderToActLater", childDogGo,
