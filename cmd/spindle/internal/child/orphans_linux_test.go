@@ -159,12 +159,13 @@ func TestTheGroupEndsWithTheProgram(t *testing.T) {
 	for _, end := range []string{"exit 0", "exit 3", "kill -9 $$"} {
 		for _, leaving := range []bool{false, true} { // as a guard's --activate starts a service
 			file := t.TempDir() + "/left"
-			c, err := Start(Command{Args: []string{"sh", "-c", "sleep 1000 & echo $! >" + file + "; " + end}, Apart: true, Leaving: leaving})
+			c, err := Start(Command{Args: []string{"sh", "-c", "(while ! [ -e " + file + ".go ]; do sleep 0.01; done; echo 1 >" + file + ".lives) & echo $! >" + file + "; " + end}, Apart: true, Leaving: leaving})
 			require.NoError(t, err)
 			<-c.Done()
 			left := wrote(t, file)
 			if leaving {
-				assert.False(t, gone(left), end)
+				require.NoError(t, os.WriteFile(file+".go", nil, 0o600))
+				wrote(t, file+".lives")
 			} else {
 				assert.Eventually(t, func() bool { return gone(left) }, 10*time.Second, time.Millisecond, end)
 			}
@@ -256,6 +257,8 @@ func TestAnotherWatchdogKnowsTheDeadline(t *testing.T) {
 		another, err = c.Rewatch()
 		require.NoError(t, err)
 		assert.False(t, another, "it has ended")
+		shared := &Child{leash: leash{dog: &Watchdog{gone: make(chan struct{})}}}
+		assert.Nil(t, shared.Unwatched(), "the watchdog is not its own")
 	})
 }
 
