@@ -66,6 +66,9 @@ func TestAtMostOneHookOfAKindRunsAtATime(t *testing.T) {
 	assert.Equal(t, "a\na", contents(t, dir+"/a"))
 }
 
+// tooLong is more than one argument of a program may be, so what has it can't be started.
+var tooLong = "true " + strings.Repeat("x", 1<<21)
+
 // A hook's failure is said and counted once, whatever the failure is and whether somebody counts, and the hook runs again at the next
 // event. Its environment is the event's, even if that has changed by the time it starts.
 func TestAHookThatFailsIsSaidAndCountedAndRunsAgain(t *testing.T) {

@@ -83,9 +83,6 @@ func TestNothingIsLeftOfAnExec(t *testing.T) {
 	}
 }
 
-// tooLong is more than one argument of a program may be, so what has it can't be started.
-var tooLong = "true " + strings.Repeat("x", 1<<18)
-
 func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 	testcheck.NothingLeft(t, func() {
 		g := guardWith(func(g *guarding) { g.healthcheck = tooLong })
