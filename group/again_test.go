@@ -23,8 +23,7 @@ func TestRunEndsAfterAllItsRequests(t *testing.T) {
 			c.until(lease, "all", spreadOver(4, dead))
 			dead.kill()
 			var under atomic.Int64
-			var a *process
-			a = c.process("a", Numbered(4))
+			a := c.process("a", Numbered(4))
 			stops, store := memstore.Once(step), a.table.Store
 			a.table.Store = table.Via(func(ctx context.Context, is string, call func(context.Context, table.Store) error) error {
 				under.Add(1)
