@@ -85,10 +85,17 @@ func (s *Stall) watch(ctx context.Context) {
 		if slow && !was {
 			s.Slow(idle.Round(time.Millisecond), (s.Limit - idle).Round(time.Millisecond))
 		}
-		began := s.Clock.Now()
-		elect.Sleep(ctx, s.Clock, next-idle)
-		if late := s.Clock.Now().Ran(began) - (next - idle); late > s.Limit/8 {
-			s.last.Add(int64(late)) // the work could not run either
-		}
+		s.wait(ctx, min(next-idle, s.Limit/16)) // short, because a pause shows only if it delays the end of the wait
+	}
+}
+
+// wait waits for d. If it takes much longer, the work could not run either, so that time does not count.
+func (s *Stall) wait(ctx context.Context, d time.Duration) {
+	began := s.Clock.Now()
+	elect.Sleep(ctx, s.Clock, d)
+	now := s.Clock.Now()
+	if late := now.Ran(began) - d; late > s.Limit/16 {
+		last := s.last.Load()
+		s.last.CompareAndSwap(last, min(last+int64(late), now.Mono)) // the work may already have made progress again
 	}
 }

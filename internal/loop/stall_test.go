@@ -48,6 +48,42 @@ func testStall(t *testing.T, jump func(*jumping)) {
 	})
 }
 
+// frozen is the clock of a process that does not run for a while: nothing in it reads the clock meanwhile.
+type frozen struct {
+	elect.SystemClock
+	from, to time.Time
+}
+
+func (c *frozen) Now() elect.Instant {
+	if now := time.Now(); !now.Before(c.from) && now.Before(c.to) {
+		time.Sleep(c.to.Sub(now))
+	}
+	return c.SystemClock.Now()
+}
+
+// A pause of the process is not counted even if it ends before the watcher would have looked next.
+func TestAPauseIsNotCountedWheneverItComes(t *testing.T) {
+	const limit = time.Minute
+	for _, pause := range []time.Duration{limit / 20, limit/8 + 1, limit / 3, time.Hour} {
+		for from := time.Duration(0); from < limit-limit/16; from += limit / 60 {
+			synctest.Test(t, func(t *testing.T) {
+				ended, began := time.Duration(0), time.Now()
+				clock := &frozen{from: began.Add(from + 1), to: began.Add(from + 1 + pause)}
+				s := &Stall{Clock: clock, Limit: limit, Slow: func(time.Duration, time.Duration) {}, End: func(error) { ended = time.Since(began) }}
+				stop := s.Watch()
+				time.Sleep(3*limit + pause)
+				stop()
+				if pause > limit/8 {
+					assert.GreaterOrEqual(t, ended, limit+pause-limit/16, "%v after %v", pause, from)
+					assert.LessOrEqual(t, ended, limit+pause, "%v after %v", pause, from)
+				} else {
+					assert.LessOrEqual(t, ended, limit+pause, "%v after %v", pause, from)
+				}
+			})
+		}
+	}
+}
+
 // Time for which the process stood still is not counted if it is more than an eighth of the limit, also after a warning, and shorter
 // times are: a busy machine must neither end work that progresses nor make hanging work look alive.
 func TestOnlyLongPausesOfTheProcessAreNotCounted(t *testing.T) {
