@@ -35,7 +35,9 @@ var (
 	)
 	clockStallMutants = of("./internal/loop",
 		one("a process that stands still after a warning stalls", "TestOnlyLongPausesOfTheProcessAreNotCounted", loopStallGo,
-			"late > s.Limit/8 {", "late > s.Limit/8 && !slow {"),
+			"late > s.Limit/16 {", "late > s.Limit/16 && s.Idle() < s.Limit {"),
+		one("a process that stands still before the watcher would look stalls", "TestAPauseIsNotCountedWheneverItComes", loopStallGo,
+			"min(next-idle, s.Limit/16)", "next-idle"),
 		mutant{"suspended time counts as a stall", "TestTimeInWhichTheWorkCouldNotRunIsNoStall", []edit{
 			{loopStallGo, "s.last.Store(s.Clock.Now().Mono)", "s.last.Store(s.Clock.Now().Wall)"},
 			{loopStallGo, "s.Clock.Now().Ran(elect.Instant{Mono: s.last.Load()})", "time.Duration(s.Clock.Now().Wall - s.last.Load())"},
