@@ -40,7 +40,7 @@ const running = "SPINDLE_MUTANT" // number of a mutant, from 1 on
 
 var packages = []string{".", "./internal/batch", "./internal/calendar", "./cmd/spindle/internal/agent", "./cmd/spindle/internal/child", "./cmd/spindle/internal/health",
 	"./cmd/spindle/internal/operate", "./cmd/spindle/internal/peer", "./cmd/spindle/internal/run", "./cmd/spindle/internal/serve", "./cmd/spindle/internal/terminal",
-	"./cmd/spindle/internal/model", "./cmd/spindle/internal/view",
+	"./cmd/spindle/internal/cli", "./cmd/spindle/internal/database", "./cmd/spindle/internal/model", "./cmd/spindle/internal/view",
 	"./doctor", "./group", "./internal/elect", "./internal/fair", "./internal/fence", "./internal/loop", "./internal/notify", "./internal/operator", "./internal/plan", "./internal/share", "./internal/table", "./internal/telemetry", "./internal/wait", "./lock", "./verify/simulation"}
 
 // all contains the mutants of all lists. The number of a mutant is its position here, starting from 1.

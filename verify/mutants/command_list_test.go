@@ -278,8 +278,6 @@ var (
 			"\t\tt.tail = min(t.tail, len(k.terms)) //", "\t\t//"),
 		one("another first waiter is not told", "TestAPageThatIsOpenShowsTheSameAsOneThatIsOpenedNow", serveHistoryGo,
 			" || waitingSince(k.Listing) != waitingSince(l)", ""),
-		one("a claim that was withdrawn looks pruned", "TestAPageShowsWhatIsInTheTable", serveHistoryGo,
-			"if h.skips && k.isTaken() {", "if h.skips && k.IsHeld() {"),
 		one("a page has no successor", "TestAPageShowsWhatIsInTheTable", serveWireGo,
 			"\t\tw.Successor = id\n", "\t\t_ = id\n"),
 		one("a group without a holder counts its paused partitions", "TestMetricsSayWhatIsInTheTable", serveMetricsGo,
