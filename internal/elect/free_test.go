@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,9 +223,10 @@ func TestAClaimThatIsAcknowledgedTooLateIsGivenBack(t *testing.T) {
 	})
 }
 
-// At whatever time the caller stops waiting, nothing is left of its claim, and requests in progress have no effect.
+// At whatever time the caller stops waiting, nothing is left of its claim, and requests in progress have no effect. That is so even if
+// each request that should see to it is refused once.
 func TestAClaimThatIsGivenUpLeavesTheLockFree(t *testing.T) {
-	for name, fault := range map[string]func(*memstore.Link){
+	faults := map[string]func(*memstore.Link){
 		"requests lost": func(l *memstore.Link) { l.Lose(func(step string) bool { return step == "claim" }, nil) },
 		"replies lost, and all reads": func(l *memstore.Link) {
 			l.Lose(memstore.Once("outcome"), func(step string) bool { return step == "claim" })
@@ -236,7 +238,27 @@ func TestAClaimThatIsGivenUpLeavesTheLockFree(t *testing.T) {
 			retract := memstore.Once("retract")
 			l.Lose(func(step string) bool { return step == "claim" || retract(step) }, nil)
 		},
-	} {
+	}
+	for _, applied := range []bool{false, true} {
+		for _, refused := range []string{"retract", "outcome", "release", "retract outcome release"} {
+			faults[fmt.Sprintf("claims applied: %v, and refused once: %s", applied, refused)] = func(l *memstore.Link) {
+				claims, had, givenUp := func(step string) bool { return step == "claim" }, map[string]bool{}, false
+				if applied {
+					l.Lose(nil, claims)
+				} else {
+					l.Lose(claims, nil)
+				}
+				l.Refuse(func(step string) error {
+					if givenUp = givenUp || step == "retract"; !givenUp && step != "outcome" || givenUp && (had[step] || !strings.Contains(refused, step)) {
+						return nil
+					}
+					had[step] = givenUp
+					return status.Error(codes.Unavailable, "refused")
+				})
+			}
+		}
+	}
+	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := given(t)

@@ -73,7 +73,8 @@ func (b *bounds) Read(ctx context.Context, step string, bound table.Bound, keys 
 }
 
 // However many requests a poll takes because of long queues, all have its bound, and what it shows of a lock is dated as the snapshot
-// that the lock's rows come from. With an earlier date, a heartbeat would seem to be younger than it is.
+// that the lock's rows come from, all of which it has. With an earlier date, a heartbeat would seem to be younger than it is; without
+// the lease record, a long lease would seem to have expired.
 func TestThePartsOfAPollAreReadAsTheWhole(t *testing.T) {
 	for _, bound := range []table.Bound{table.Present, table.Strong} {
 		for _, long := range []int{0, 1, 3} {
@@ -88,9 +89,14 @@ func TestThePartsOfAPollAreReadAsTheWhole(t *testing.T) {
 						require.NoError(t, tab.Queue(t.Context(), table.Ticket{Queue: queue, Time: table.Token(i + 1), Nonce: "n"}.Put()))
 					}
 				}
-				b.all = nil
-				rows, err := tab.Beside(&beside).Read(t.Context(), "observe", bound, table.Keys{Names: []string{"m"}})
+				keys := table.Keys{Names: []string{"m"}, Ranges: []table.Range{{From: "m_", To: "m_z"}}}
+				short, err := tab.Read(t.Context(), "observe", bound, keys)
 				require.NoError(t, err)
+				assert.Len(t, short.All, 2, "a lock row and its lease row")
+				b.all = nil
+				rows, err := tab.Beside(&beside).Read(t.Context(), "observe", bound, keys)
+				require.NoError(t, err)
+				assert.Subset(t, rows.All, short.All)
 				assert.Equal(t, b.at["m"], rows.At, "%d long queues", long)
 				assert.Equal(t, rows.At, beside.At)
 				assert.Equal(t, slices.Repeat([]table.Bound{bound}, len(b.all)), b.all)

@@ -36,6 +36,19 @@ func TestATicketIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+// A lock with the name of another lock's auxiliary row would be overwritten, hidden from lists, and pruned.
+func TestNoLockHasTheNameOfAnAuxiliaryRow(t *testing.T) {
+	for role, name := range map[Role]string{
+		OfTicket: TicketPrefix + "nightly/1", OfPlan: "nightly" + planSuffix, OfDone: "nightly" + doneSuffix, OfBreak: "nightly" + brokenSuffix,
+		OfLease: LeaseKey("nightly", TokenAt(time.UnixMicro(1_700_000_000_000_000))),
+	} {
+		is, _ := RoleOf(name)
+		assert.Equal(t, role, is, name)
+		assert.Error(t, CheckName(name))
+		assert.Error(t, CheckKey(name), "%s: nor has a row of another program", name)
+	}
+}
+
 // The queue of one name is never mixed with that of a different name, whatever the names contain.
 func TestQueuesOfNamesAreApart(t *testing.T) {
 	names := []string{"a", "a/", "a/1", "a/1/2", "a%2F1", "ab", "A", "!wait/a", "a\x00", "a#"}
