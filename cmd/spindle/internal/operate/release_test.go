@@ -73,6 +73,19 @@ func everyState(t *testing.T) (table.Table, map[string]operator.Listing) {
 	return tab, all
 }
 
+// endsWith checks the exit code and the text of an error. What it should be begins with the code, of one digit, and a colon.
+func endsWith(t *testing.T, err error, want string, about ...any) {
+	t.Helper()
+	require.Error(t, err, about...)
+	code := terminal.Failed
+	var exit *terminal.Exit
+	if errors.As(err, &exit) {
+		code = exit.Code
+	}
+	assert.Equal(t, want[:3], fmt.Sprint(code, ": "), about...)
+	assert.Contains(t, err.Error(), want[3:], about...)
+}
+
 // An operator can release what the token shows to be the term that is meant, and nothing else: neither the term of a later holder, nor
 // what has no holder, nor a single partition. A command line that can't be right has its own exit code.
 func TestOnlyTheTermThatIsMeantCanBeReleased(t *testing.T) {
@@ -107,14 +120,7 @@ func TestOnlyTheTermThatIsMeantCanBeReleased(t *testing.T) {
 					assert.NoError(t, err, "%s, %v", name, token)
 					continue
 				}
-				require.Error(t, err, "%s, %v", name, token)
-				code := terminal.Failed
-				var exit *terminal.Exit
-				if errors.As(err, &exit) {
-					code = exit.Code
-				}
-				assert.Contains(t, fmt.Sprint(code, ": ", err), says[:3], "%s, %v", name, token)
-				assert.Contains(t, err.Error(), says[3:], "%s, %v", name, token)
+				endsWith(t, err, says, "%s, %v", name, token)
 				assert.Regexp(t, "^no", err.Error(), "it says that nothing was released, or that no token was given")
 				assert.Equal(t, name == "newer" && token > 0, errors.Is(err, table.ErrNewer), "%s, %v", name, token)
 			}
