@@ -219,7 +219,7 @@ func TestOnlyLocksWithFreeRowsAreClaimedWithout(t *testing.T) {
 }
 
 // A claim of several locks is open while all their free rows are there, and lost once one of them is gone, whichever it is. It is won
-// as long as one of the locks has the claim's own lease row, even if that of another was deleted.
+// as long as one of the locks has the claim's own lease row, even if another lock's lease row was deleted.
 func TestTheOutcomeOfAClaimOfSeveralLocksIsThatOfAll(t *testing.T) {
 	ctx := t.Context()
 	names := []string{"a", "b", "c"}

@@ -164,7 +164,7 @@ func TestASetBehindThoseThatWereReadIsNotFirst(t *testing.T) {
 }
 
 // The write of a ticket has the time of one attempt, whatever becomes of its ctx: its outcome would not be known otherwise, and the ticket
-// could not be deleted. The deletion has that of three, because a request may be lost.
+// could not be deleted. The deletion has three times as long, because a request may be lost.
 func TestARequestForTicketsTakesAsLongAsItMay(t *testing.T) {
 	for _, lease := range []time.Duration{time.Second, 10 * time.Second, time.Hour} {
 		inHall(t, func(h *hall) {

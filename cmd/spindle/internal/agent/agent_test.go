@@ -409,7 +409,7 @@ func TestARecordIsTheOneThatTheAgentWouldWrite(t *testing.T) {
 	}
 }
 
-// A leader is asked to stop, and is told why, whoever wants it: its operator, its agent or, with handover=true, a candidate of higher
+// The agent asks a leader to stop and says why, whoever wants it: its operator, its agent or, with handover=true, a candidate of higher
 // priority. The candidates are told first, and the leader leads for another third of its lease, so that one of them leads at once.
 func TestALeaderIsAskedToStopAndToldWhy(t *testing.T) {
 	const lease = 30 * time.Second

@@ -68,7 +68,7 @@ func TestAGroupIsOneEntryAndTheWorstOfItsLocksIsItsState(t *testing.T) {
 	assert.Equal(t, "9", groups[0].PartitionEntries()[0].Cells[0], "9 before 10")
 }
 
-// Partitions with numbers are in the order of the numbers, and others in that of their names; the order does not depend on
+// Partitions with numbers are in the order of the numbers, and others in the order of their names; the order does not depend on
 // which of two comes first.
 func TestPartitionsAreInTheOrderOfTheirNumbers(t *testing.T) {
 	number := func(s string) (n int, is bool) {

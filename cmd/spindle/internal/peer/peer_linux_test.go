@@ -250,7 +250,7 @@ func TestAProcessWithoutAnIDHasNotEnded(t *testing.T) {
 }
 
 // Without pidfs, the key of a process consists of its id and its start. A process that has ended has no key, and is not described,
-// because its id may be that of another process by now.
+// because another process may have its id by now.
 func TestAnIDThatMayBeAnothersIsNotUsed(t *testing.T) {
 	_, _, other := client(t, listen(t), "wait")
 	key := func(pid int, exited bool) string {

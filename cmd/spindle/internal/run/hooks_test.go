@@ -66,7 +66,7 @@ func TestAtMostOneHookOfAKindRunsAtATime(t *testing.T) {
 	assert.Equal(t, "a\na", contents(t, dir+"/a"))
 }
 
-// tooLong is more than one argument of a program may be, so what has it can't be started.
+// tooLong is longer than one argument of a program may be, so a command with it can't be started.
 var tooLong = "true " + strings.Repeat("x", 1<<21)
 
 // A hook's failure is said and counted once, whatever the failure is and whether somebody counts, and the hook runs again at the next

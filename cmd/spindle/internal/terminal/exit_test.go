@@ -205,7 +205,7 @@ func TestACommandOutlivesItsReaders(t *testing.T) {
 	assert.NoError(t, <-done, said.String())
 }
 
-// Each error has its exit code, and the message is that of the error alone.
+// Each error has its exit code, and the message contains only the error.
 func TestAnExitHasACodeAndPerhapsAMessage(t *testing.T) {
 	cause := errors.New("no such lock")
 	err := fmt.Errorf("status: %w", &Exit{StatusFree, cause})

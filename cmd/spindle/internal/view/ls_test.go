@@ -322,7 +322,7 @@ func each[A, B any](all []A, f func(A) B) (bs []B) {
 	return bs
 }
 
-// A group is among the locks, in the order of the names, and has the group's state, whatever that of its locks is.
+// A group is among the locks, in the order of the names, and has the group's state, whatever state its locks have.
 func TestAGroupIsListedAmongTheLocks(t *testing.T) {
 	m := commandtest.MemberOf(0, "a", commandtest.At(100), commandtest.At(103))
 	m.At = commandtest.At(103)
