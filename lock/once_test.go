@@ -639,25 +639,43 @@ func TestTheTickOfAQuietTableIsThePresentOne(t *testing.T) {
 	})
 }
 
-// A caller that waits returns as soon as it can't read any more what is done, and never holds the lock.
+// A caller that waits returns as soon as it can't read any more what is done, and never holds the lock. The same applies to a key that
+// can't be compared with the one that was done meanwhile.
 func TestARowThatBecomesUnreadableEndsTheWait(t *testing.T) {
+	rubbish := []table.Write{{Kind: table.Put, Name: table.DoneRow("nightly"), Set: []table.Cell{{Column: table.ColWriter, Value: "rubbish"}}}}
+	tick := time.Now().UTC().Format(time.RFC3339)
+	for _, c := range []struct {
+		key  Key
+		row  []table.Write
+		want error
+	}{
+		{KeyOf("a"), rubbish, table.ErrGarbled},
+		{Every(time.Hour), rubbish, table.ErrGarbled},
+		{KeyOf("a"), table.Record("nightly", 1, table.Due{Key: tick}, "b")[1:], table.ErrUnordered},
+		{Every(time.Hour), table.Record("nightly", 1, table.Due{Key: "a"}, "b")[1:], table.ErrUnordered},
+	} {
+		endsTheWait(t, c.key, c.row, c.want)
+	}
+}
+
+func endsTheWait(t *testing.T, key Key, row []table.Write, want error) {
 	inVirtualTime(t, func(b *bed) {
 		other, waits := b.process().once("nightly"), b.process()
 		go func() {
-			_, _ = other.Do(b.Context(), KeyOf("a"), func(ctx context.Context, _ Run) error { time.Sleep(time.Minute); return nil })
+			_, _ = other.Do(b.Context(), key, func(ctx context.Context, _ Run) error { time.Sleep(time.Minute); return nil })
 		}()
 		time.Sleep(time.Second)
 		held := b.store.Rows()["nightly"].Token
 		failed := make(chan error)
 		go func() {
-			_, err := waits.once("nightly").Do(b.Context(), KeyOf("a"), succeed)
+			_, err := waits.once("nightly").Do(b.Context(), key, succeed)
 			failed <- err
 		}()
 		time.Sleep(10 * time.Second)
-		require.NoError(t, b.store.Commit(b.Context(), "by hand", []table.Write{{Kind: table.Put, Name: table.DoneRow("nightly"), Set: []table.Cell{{Column: table.ColWriter, Value: "rubbish"}}}}))
+		require.NoError(t, b.store.Commit(b.Context(), "by hand", row))
 		select {
 		case err := <-failed:
-			assert.ErrorIs(t, err, table.ErrGarbled)
+			assert.ErrorIs(t, err, want)
 		case <-time.After(3 * time.Second):
 			t.Error("it waits on")
 			<-failed

@@ -87,7 +87,7 @@ func TestEachErrorIsOneFault(t *testing.T) {
 		}
 	}
 	for err, fault := range map[error]*Fault{
-		ErrGroup: Wrong, ErrGarbled: Wrong, ErrNewer: NotAFault, ErrChanged: NotAFault, nil: NotAFault,
+		ErrGroup: Wrong, ErrGarbled: Wrong, ErrUnordered: Wrong, ErrNewer: NotAFault, ErrChanged: NotAFault, nil: NotAFault,
 		context.DeadlineExceeded: Unreachable, context.Canceled: NotAFault,
 		errors.New("google: could not find default credentials"): NoCredentials,
 	} {

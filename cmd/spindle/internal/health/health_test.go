@@ -108,6 +108,23 @@ func TestEachPartOfAReportIsAnsweredForItself(t *testing.T) {
 	}
 }
 
+// All metrics of a scrape are of one instant, although the lock is released while they are collected: an alert that compares two of
+// them is not wrong.
+func TestTheMetricsOfAScrapeAreOfOneReport(t *testing.T) {
+	held, free := Report{Held: true, Token: 7, Left: time.Second, Ready: true}, Report{Stuck: true}
+	for _, reports := range [][2]Report{{held, free}, {free, held}} {
+		quiet, changes := newAsked("nightly"), newAsked("nightly")
+		quiet.now, changes.now = reports[0], reports[0]
+		changes.report = func() Report {
+			defer func() { changes.now = reports[1] }()
+			return changes.now
+		}
+		_, want := quiet.get("/metrics")
+		_, got := changes.get("/metrics")
+		assert.Equal(t, want, got)
+	}
+}
+
 // A check is only read, its answer is never kept by a proxy, and a client that has gone is not waited for.
 func TestAnAnswerIsForOneReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"cloud.google.com/go/spanner"
 	"github.com/spf13/cobra"
@@ -29,6 +30,31 @@ func hold(t *testing.T, tab table.Table, name string, p table.LeaseRecord) table
 	p.Lease = commandtest.Lease
 	require.NoError(t, tab.Confirm(t.Context(), token, p, name))
 	return token
+}
+
+// A group may have the name of a lock. The lock is nevertheless found by it, whatever becomes of its holder.
+func TestAGroupDoesNotHideTheLockThatHasItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := table.Table{Store: &memstore.Store{}}
+		hold(t, tab, table.SlotName("both", 1), table.LeaseRecord{ListDigest: "p"})
+		is := func(want operator.State) {
+			t.Helper()
+			l, err := OneLock(t.Context(), tab, "both")
+			require.NoError(t, err)
+			assert.Equal(t, want, l.State())
+		}
+		seen, err := tab.Observe(t.Context(), "both")
+		require.NoError(t, err)
+		_, err = tab.Claim(t.Context(), "a", seen...)
+		require.NoError(t, err)
+		is(operator.Unconfirmed)
+		token := hold(t, tab, "both", table.LeaseRecord{})
+		is(operator.Held)
+		time.Sleep(2 * commandtest.Lease)
+		is(operator.Expired)
+		require.NoError(t, tab.Release(t.Context(), token, "both"))
+		is(operator.Released)
+	})
 }
 
 // Who asks for a lock by the name of a group is not told that the lock is free: a script would start a second process. A

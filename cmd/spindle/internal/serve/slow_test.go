@@ -95,6 +95,23 @@ func TestWhoIsSlowIsDropped(t *testing.T) {
 	}
 }
 
+// A client that does not read, or reads slowly, keeps nobody else from the same path: two Prometheus servers may scrape at once.
+func TestAClientThatDoesNotReadHoldsNobodyUp(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, dial func(string) net.Conn) {
+		for _, path := range []string{"/", "/main.js", "/events", "/metrics", "/healthz"} {
+			for range 3 {
+				_, err := io.ReadFull(dial("GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n"), make([]byte, 1))
+				require.NoError(t, err)
+			}
+			began := time.Now()
+			answer, err := http.ReadResponse(bufio.NewReader(dial("GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")), nil)
+			require.NoError(t, err)
+			assert.Equal(t, http.StatusOK, answer.StatusCode, path)
+			assert.Zero(t, time.Since(began), path)
+		}
+	})
+}
+
 // A page that reads gets frames as long as it is open: the limit is for each frame. While the table is not read, the frames say for
 // how long it has not been.
 func TestAPageThatReadsStays(t *testing.T) {
