@@ -238,6 +238,9 @@ func setNetwork(ts *testscript.TestScript, neg bool, args []string) {
 func before(ts *testscript.TestScript, neg bool, args []string) {
 	at := func(name string, last bool) int64 {
 		lines := strings.Fields(ts.ReadFile(name))
+		if len(lines) == 0 {
+			ts.Fatalf("%s contains no time", name)
+		}
 		line := lines[0]
 		if last {
 			line = lines[len(lines)-1]
