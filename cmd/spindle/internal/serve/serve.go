@@ -121,7 +121,10 @@ func (s *Config) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := server.Look(ctx); err != nil && !database.Passing(err) {
+	switch err := server.Look(ctx); {
+	case ctx.Err() != nil:
+		return <-ended
+	case err != nil && !database.Passing(err):
 		return err // probably a mistake by the user
 	}
 	fmt.Printf("%s in %s is shown at %s\n", s.Table, s.Path, url)

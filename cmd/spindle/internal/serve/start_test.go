@@ -13,12 +13,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -128,6 +130,57 @@ func TestALookEndsWithItsTimeoutOrWithTheCommand(t *testing.T) {
 			assert.Equal(t, []any{failures, failures == 1}, []any{s.feed.version, s.away != nil})
 			assert.Empty(t, s.series("spindle_table_read_duration_seconds_count 1"), "only a read that succeeds has a duration")
 		})
+	}
+}
+
+// command returns serve with flags, for a database that accepts connections and never answers. It calls asked at each one.
+func command(t *testing.T, asked func(), every time.Duration, args ...string) *Config {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	go func() {
+		for {
+			conn, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			asked()
+		}
+	}()
+	t.Setenv("SPANNER_EMULATOR_HOST", silent.Addr().String())
+	c := &Config{Database: &database.Database{}, Listen: "127.0.0.1:0", Every: every}
+	c.Flags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	require.NoError(t, c.FlagSet.Parse(append([]string{"--db", "projects/p/instances/i/databases/d"}, args...)))
+	return c
+}
+
+// A stop is no failure, even while the first read waits for a database that does not answer: a service that is stopped then
+// has not failed.
+func TestServeThatIsInterruptedHasNotFailed(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	assert.NoError(t, command(t, interrupt, time.Second, "--timeout", "1h").run(ctx))
+	assert.NoError(t, command(t, func() {}, time.Second).run(ctx), "before the first read")
+}
+
+// Serve retries soon if a read hangs, but leaves a read of a large table the time that a user gives it.
+func TestAReadHasTheTimeThatTheFlagsGiveIt(t *testing.T) {
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for _, c := range []struct {
+		every   time.Duration
+		args    []string
+		timeout time.Duration
+	}{
+		{10 * time.Millisecond, nil, 5 * time.Second}, {time.Second, nil, 5 * time.Second}, {2 * time.Second, nil, 10 * time.Second}, {time.Minute, nil, 20 * time.Second},
+		{time.Second, []string{"--timeout", "1m"}, time.Minute}, {time.Second, []string{"--timeout", "20s"}, 20 * time.Second}, {time.Minute, []string{"--timeout", "2s"}, 2 * time.Second},
+	} {
+		s := command(t, func() {}, c.every, c.args...)
+		_ = s.run(stopped)
+		assert.Equal(t, c.timeout, s.Timeout, "--every %v %v", c.every, c.args)
+	}
+	for _, every := range []time.Duration{-time.Second, 0, 10*time.Millisecond - 1} {
+		assert.ErrorContains(t, command(t, func() {}, every).run(stopped), "must be at least 10ms")
 	}
 }
 
