@@ -198,6 +198,38 @@ func TestAJeopardyIsToldAtOnce(t *testing.T) {
 	assert.Equal(t, 1, s.locks["job"].jeopardies)
 }
 
+// A page that is open says how many processes wait, and how long the longest has waited, whoever comes or gives up between
+// two reads. With priorities, this need not be the first in the queue.
+func TestAPageIsToldWhenTheWaitersChange(t *testing.T) {
+	waiter := func(since float64, rank int) table.Ticket {
+		return table.Ticket{Time: table.TurnFor(table.TokenAt(at(since)), rank), Rank: rank}
+	}
+	queue := []table.Ticket{waiter(-2, 0), waiter(-1, 0), waiter(-4, 1), waiter(-3, 1)}
+	some := func(set int) (all []table.Ticket) {
+		for i, w := range queue {
+			if set>>i&1 == 1 {
+				all = append(all, w)
+			}
+		}
+		return all
+	}
+	for before := range 1 << len(queue) {
+		for after := range 1 << len(queue) {
+			var s scene
+			s.holds("a", 0)
+			s.row.Waiters = some(before)
+			page := lookOf(at(1), 0, s.look(1), nil).Locks[0]
+			s.row.Waiters = some(after)
+			now := lookOf(at(1), 0, s.look(1), nil).Locks
+			if len(now) > 0 {
+				page = now[0]
+			}
+			want := model.JSONOf(s.row)
+			assert.Equal(t, []any{want.Waiting, want.LongestWait}, []any{page.Waiting, page.LongestWait}, "%v, then %v", some(before), some(after))
+		}
+	}
+}
+
 // A lock whose holder was killed can stay free for hours. When somebody takes it then, the term that just became history is
 // already too old to be kept, and serve goes on.
 func TestALockThatIsTakenHoursAfterItExpiredIsShown(t *testing.T) {

@@ -99,12 +99,15 @@ func (k *lock) wire(tail int) lockWire {
 	return w
 }
 
-// waitingSince returns when the first waiter began to wait.
-func waitingSince(l operator.Listing) table.Token {
-	if len(l.Waiters) == 0 {
-		return 0
+// waitingSince returns when the waiter that came first began to wait. This need not be the first in the queue, because
+// waiters have priorities.
+func waitingSince(l operator.Listing) (first time.Time) {
+	for _, w := range l.Waiters {
+		if since := w.Since(); first.IsZero() || since.Before(first) {
+			first = since
+		}
 	}
-	return l.Waiters[0].Time
+	return first
 }
 
 func (t term) wire() termWire {
