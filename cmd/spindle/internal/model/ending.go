@@ -49,7 +49,7 @@ func Ending(was, now operator.Listing) (time.Time, End) {
 		return end, EndUnseen
 	case was.Leaving():
 		return end, EndHandedOver
-	case !now.Heartbeat.IsZero() && now.Holder() == was.Holder():
+	case now.Holder() == was.Holder():
 		return end, EndReclaimed
 	}
 	return end, EndReleased

@@ -41,7 +41,7 @@ func (k *lock) last() *term {
 // holder returns the lock's holder. During a term, it returns the holder from the history, because the last read may
 // not have been able to decode the holder.
 func (k *lock) holder() string {
-	if t := k.last(); t != nil && t.token == k.Token {
+	if t := k.last(); t != nil {
 		return t.holder
 	}
 	return k.Holder()
