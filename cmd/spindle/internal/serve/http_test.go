@@ -296,6 +296,42 @@ func TestTermsThatWereMergedReachThePagesThatAreOpen(t *testing.T) {
 	}
 }
 
+// Terms that were merged begin with the first of them, end as the last one, and have a holder only if all had the same: a
+// page must not say of anybody that he held a lock while another did.
+func TestMergedTermsSayWhatIsTrueOfAllOfThem(t *testing.T) {
+	for _, holders := range []int{1, 2, 3} {
+		k := &lock{}
+		var each []term
+		for i := range 5 * maxTerms {
+			from := at(float64(10 * i))
+			t := term{token: table.TokenAt(from), holder: fmt.Sprint("h", i/8%holders), from: from, to: from.Add(time.Duration(1+i%7) * time.Second), end: []model.End{model.EndReleased, model.EndExpired}[i%2], over: true, seen: from, count: 1}
+			each = append(each, t)
+			if k.terms = append(k.terms, t); len(k.terms) > maxTerms {
+				k.merge()
+			}
+		}
+		for _, got := range k.terms {
+			require.LessOrEqual(t, got.count, len(each))
+			of := each[:got.count]
+			each = each[got.count:]
+			want := of[len(of)-1]
+			want.from, want.count = of[0].from, len(of)
+			for _, t := range of {
+				if len(of) > 1 {
+					want.held += t.to.Sub(t.from)
+				}
+				if t.holder != of[0].holder {
+					want.holder = ""
+				}
+			}
+			require.Equal(t, want, got)
+			wire := got.wire()
+			require.Equal(t, []any{len(of) > 1, want.held.Milliseconds()}, []any{wire.Count == len(of), wire.Held})
+		}
+		assert.Empty(t, each)
+	}
+}
+
 // Pages share a look, its frame, and the snapshot between two looks. A page that is far behind gets a snapshot, and one that
 // is less far gets what it has missed.
 func TestManyPagesCostOneRead(t *testing.T) {
@@ -330,6 +366,22 @@ func TestManyPagesCostOneRead(t *testing.T) {
 	assert.Contains(t, string(frames[0]), "event: snapshot\n")
 }
 
+// A page that is slow to read sends frames that it took long ago. Frames that were taken stay as they are, whatever is
+// added since, or the page would show a change twice, and miss another.
+func TestFramesThatAPageHasTakenStayAsTheyAre(t *testing.T) {
+	s := serverOn(&rows{}, Config{}, time.Second)
+	for n := range 3 * maxBehind {
+		s.feed.add(frame("look", lookFrame{At: int64(n)}))
+		for behind := range min(n, maxBehind) + 1 {
+			frames, now, _ := s.since(s.feed.version - behind)
+			require.Equal(t, s.feed.version, now)
+			require.Len(t, frames, behind)
+			want := slices.Clone(frames)
+			defer func() { assert.Equal(t, want, frames) }()
+		}
+	}
+}
+
 // Metrics and healthz say of what age they are. Once that is too much, or before the table was ever read, they say so and
 // nothing of locks: an alert waits for spindle_table_up to be 0. Each outage is logged when it begins and when it ends.
 func TestWhatIsOutOfDateIsNotSaid(t *testing.T) {
@@ -344,11 +396,19 @@ func TestWhatIsOutOfDateIsNotSaid(t *testing.T) {
 			assert.Equal(t, up == "1", s.series("spindle_table_locks") != "")
 			assert.Equal(t, text, strings.TrimSpace(health))
 		}
+		failed, read := 0, 0
 		looks := func(away error, during time.Duration) {
 			r.err = away
 			ctx, cancel := context.WithTimeout(t.Context(), during)
 			defer cancel()
-			s.Watch(ctx)
+			before := r.reads
+			if s.Watch(ctx); away != nil {
+				failed += r.reads - before
+			} else {
+				read += r.reads - before
+			}
+			assert.Equal(t, fmt.Sprint(failed), s.series("spindle_table_read_failures_total "), "each read that has failed")
+			assert.Equal(t, fmt.Sprint(read), s.series("spindle_table_read_duration_seconds_count "))
 		}
 		said := commandtest.Complaints(func() {
 			told("0", "", 503, "the table has not been read yet")
@@ -371,6 +431,49 @@ func TestWhatIsOutOfDateIsNotSaid(t *testing.T) {
 		for i, line := range said {
 			assert.Contains(t, line, []string{"can't read the locks, will try again: ", "the locks can be read again"}[i%2])
 		}
+	})
+}
+
+// deaf is a client that takes nothing.
+type deaf struct{ http.ResponseWriter }
+
+func (deaf) Write([]byte) (int, error) { return 0, errors.New("gone") }
+
+// The number of open pages rises and falls with them, however they end, and what they are sent is counted in bytes: an
+// operator sees by them who looks, and what it costs.
+func TestPagesAreCountedWhileTheyAreOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serverOn(&rows{}, Config{}, time.Second)
+		pages := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			assert.Equal(t, fmt.Sprint(want), s.series("spindle_serve_pages "))
+		}
+		open := func(w http.ResponseWriter) func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			go s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil))
+			return cancel
+		}
+		var close []func()
+		var sent []*httptest.ResponseRecorder
+		for n := range 3 {
+			pages(n)
+			sent = append(sent, httptest.NewRecorder())
+			close = append(close, open(sent[n]))
+			open(deaf{httptest.NewRecorder()})
+			time.Sleep(tick + time.Second)
+			require.NoError(t, s.Look(t.Context()))
+		}
+		bytes := 0
+		for n, end := range close {
+			pages(3 - n)
+			end()
+			synctest.Wait()
+			bytes += sent[n].Body.Len()
+		}
+		pages(0)
+		assert.Equal(t, fmt.Sprint(bytes), s.series("spindle_serve_page_bytes_total "))
+		assert.Contains(t, sent[0].Body.String(), `"locks":[]`, "a page goes through its lists")
 	})
 }
 

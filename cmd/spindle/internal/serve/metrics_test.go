@@ -21,6 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+	"github.com/spindle-lock/spindle/internal/testkit/steps"
 )
 
 // A desk is a server on a table in memory, and what is done to that.
@@ -170,6 +171,7 @@ func TestWhatWasDoneLastStaysOnThePage(t *testing.T) {
 		require.NoError(t, d.table().Finish(t.Context(), token, 0, "job", table.Due{Key: "42"}, "me"))
 		for range 3 {
 			assert.Equal(t, "job released", d.look())
+			assert.Regexp(t, `^\{lock="job"\} [\d.e+]+$`, d.series("spindle_done_timestamp_seconds"), "an alert on work that is overdue relies on it")
 			time.Sleep(kept)
 		}
 	})
@@ -385,4 +387,98 @@ func TestPartitionsHaveNoSeriesOfTheirOwn(t *testing.T) {
 	}
 	assert.Equal(t, []int{0, 8, 9, 5}, []int{of(table.PartitionName("orders", "0")), of(table.SlotName("orders", 0)), of(table.PartitionName("other", "1")), of(table.PartitionName("orders", "nobody"))})
 	assert.Contains(t, many, `lock_held{lock="orders/partition/nobody"} 0`)
+}
+
+// Several groups are counted apart, each once, in whichever order their locks are found.
+func TestEachGroupIsCountedByItself(t *testing.T) {
+	var all []table.Row
+	var want []string
+	for n := range 6 {
+		g := groupRows{fmt.Sprint("g", n), time.Now().Add(-time.Second)}
+		key, member := g.member(0, 0)
+		all = append(all, member...)
+		for p := range n {
+			all = append(all, g.with(fmt.Sprint(p), key)...)
+		}
+		want = append(want, fmt.Sprintf(`{group="g%d",state="held"} %d`, n, n))
+	}
+	s := serverOn(&rows{rows: all}, Config{}, time.Second)
+	require.NoError(t, s.Look(t.Context()))
+	held := slices.DeleteFunc(strings.Split(s.series("spindle_table_group_partitions{"), "\n"), func(line string) bool { return !strings.Contains(line, `"held"`) })
+	for i, line := range held {
+		held[i] = "{" + line
+	}
+	assert.Equal(t, want, held)
+	assert.Equal(t, 6, strings.Count(s.series("spindle_table_group_members"), "} 1"))
+}
+
+// Prometheus takes the growth of a counter, and a counter's name ends in _total.
+func TestWhatIsATotalIsACounter(t *testing.T) {
+	d := newDesk(t, Config{Expect: []string{"job"}})
+	d.releases("once", d.holds("once", table.LeaseRecord{}))
+	token := d.holds("once", table.LeaseRecord{})
+	require.NoError(t, d.table().Finish(t.Context(), token, 0, "once", table.Due{Key: "42"}, "me"))
+	d.holds("job", table.LeaseRecord{Kind: table.Exec})
+	d.holds(table.SlotName("orders", 1), table.LeaseRecord{ListDigest: "p"})
+	require.NoError(t, d.table().Queue(t.Context(), table.Ticket{Queue: "job", Time: 1, Nonce: "n"}.Put()))
+	d.look()
+	types := strings.Split(d.series("# TYPE spindle_"), "\n")
+	assert.Len(t, types, 24)
+	for _, line := range types {
+		name, kind, _ := strings.Cut(line, " ")
+		want := "gauge"
+		if strings.HasSuffix(name, "_total") {
+			want = "counter"
+		} else if name == "table_read_duration_seconds" {
+			want = "histogram"
+		}
+		assert.Equal(t, want, kind, name)
+	}
+}
+
+// A lock that somebody had taken when it was last read is read by its name, so that a page says what became of it, rather
+// than that it was never claimed: whatever state it was in, and whatever happens to it then.
+func TestAPageSaysWhatBecameOfALockThatWasTaken(t *testing.T) {
+	for state, take := range map[operator.State]func(d *desk) table.Token{
+		operator.Held: func(d *desk) table.Token { return d.holds("job", table.LeaseRecord{}) },
+		operator.Leaving: func(d *desk) table.Token {
+			token := d.holds("job", table.LeaseRecord{})
+			require.NoError(d, d.table().Announce(d.Context(), token, "job"))
+			return token
+		},
+		operator.Expired: func(d *desk) table.Token {
+			token := d.holds("job", table.LeaseRecord{})
+			time.Sleep(time.Hour + time.Second)
+			return token
+		},
+		operator.Unconfirmed: func(d *desk) table.Token { return steps.Claim(d.T, d.table(), "job") },
+		operator.Unreadable: func(d *desk) table.Token {
+			token := d.holds("job", table.LeaseRecord{})
+			require.NoError(d, d.store.Commit(d.Context(), "by hand", []table.Write{{Kind: table.Update, Name: table.LeaseKey("job", token), Set: []table.Cell{{Column: table.ColWriter, Value: "?"}}}}))
+			return token
+		},
+	} {
+		for what, ends := range map[string]func(d *desk, token table.Token){
+			"released": func(d *desk, token table.Token) { _ = d.table().Release(d.Context(), token, "job") },
+			"broken":   func(d *desk, token table.Token) { _ = d.table().Break(d.Context(), token, "job") },
+			"deleted":  func(d *desk, _ table.Token) { steps.Drop(d.T, d.table(), "job") },
+			"taken":    func(d *desk, _ table.Token) { d.holds("job", table.LeaseRecord{ID: "another"}) },
+			"nothing":  func(*desk, table.Token) {},
+		} {
+			for _, all := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					d := newDesk(t, Config{Released: all})
+					token := take(d)
+					assert.Equal(t, "job "+string(state), d.look())
+					time.Sleep(time.Second)
+					ends(d, token)
+					shown := d.look()
+					now, err := operator.ListOne(t.Context(), d.table(), "job")
+					require.NoError(t, err)
+					assert.Equal(t, now.State(), d.history.locks["job"].State(), "%s, then %s", state, what)
+					assert.True(t, shown == "job "+string(now.State()) || shown == "" && !all && len(d.history.locks["job"].terms) == 0, "%s, then %s: %s", state, what, shown)
+				})
+			}
+		}
+	}
 }
