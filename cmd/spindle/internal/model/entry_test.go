@@ -88,6 +88,21 @@ func TestAWaiterIsListedWithWhetherItCanBeNotified(t *testing.T) {
 	}
 }
 
+// Only a holder notifies waiters, whatever else its rows say.
+func TestNobodyIsNotifiedOfALockWithoutAHolder(t *testing.T) {
+	l := commandtest.Held("m", "a", commandtest.At(100), commandtest.At(101), time.Minute)
+	l.LeaseRecord.Notify, l.Waiters = "x", []table.Ticket{{ID: "w", Time: table.TokenAt(commandtest.At(70)), Notify: "y"}}
+	for _, state := range []operator.State{operator.Held, operator.Leaving, operator.Expired, operator.Released, operator.Paused, operator.Unconfirmed, operator.Orphaned, operator.Unreadable} {
+		want := ""
+		l := inState(l, state)
+		if l.IsHeld() {
+			want = canBeNotified
+		}
+		assert.Equal(t, want, StatusOf(l).Waiters[0].Notified, state)
+		assert.Equal(t, want != "", strings.Contains(WaiterLines(l), "notifi"), state)
+	}
+}
+
 func TestWaitersAreListedForPeople(t *testing.T) {
 	l := operator.Listing{Observation: table.Observation{Name: "m", At: commandtest.At(100)}}
 	assert.Empty(t, WaiterLines(l)+Waiting(l))

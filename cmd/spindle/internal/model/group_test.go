@@ -95,6 +95,11 @@ func TestAGroupIsNamedAsItIsOrAsLsShowsIt(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Equal(t, want, name)
 	}
+	for _, want := range []string{"orders", "a/b", "a b", "a+b", "a%2Fb", "%", "a&b=c", "夜間", "a?b#c", ".", "a//"} {
+		name, err := GroupNamed(table.GroupPrefix(want))
+		assert.NoError(t, err)
+		assert.Equal(t, want, name, "as ls shows it")
+	}
 	_, err := GroupNamed("")
 	assert.Error(t, err)
 }

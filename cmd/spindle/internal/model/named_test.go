@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+	"github.com/spindle-lock/spindle/internal/testkit/steps"
 )
 
 // hold lets a candidate hold a lock.
@@ -88,6 +90,22 @@ func TestALockIsReadByItsNameAndAGroupIsNotTakenForIt(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, found, 3)
 		assert.Equal(t, []string{"never", "both", "released"}, []string{found[0].Name, found[1].Name, found[2].Name})
+		wait := func(name string) {
+			require.NoError(t, tab.Queue(t.Context(), table.Ticket{Queue: name, Time: 1, Nonce: "n"}.Put()))
+		}
+		for i, traces := range []func(name string){wait, func(name string) {
+			require.NoError(t, tab.Finish(t.Context(), hold(t, tab, name, table.LeaseRecord{}), 0, name, table.Due{Key: "7"}, "a"))
+			steps.Drop(t, tab, name)
+		}} {
+			for _, group := range []bool{true, false} { // what is left of a lock does not hide a group that has its name
+				name := fmt.Sprint("traces", i, group)
+				if traces(name); group {
+					hold(t, tab, table.SlotName(name, 0), table.LeaseRecord{ListDigest: "p"})
+				}
+				l, err := OneLock(t.Context(), tab, name)
+				assert.Equal(t, []any{operator.Free, group}, []any{l.State(), err != nil}, name)
+			}
+		}
 		outage := errors.New("away")
 		for fails := range 2 { // of the two requests for a lock that is free
 			asked := -1

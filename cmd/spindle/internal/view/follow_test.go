@@ -164,6 +164,17 @@ func TestAFollowerEndsAtOnce(t *testing.T) {
 			assert.Len(t, got.said, want, "stopped after %v: %q", at, got.said)
 		})
 	}
+	for _, first := range []look{{3 * time.Second, false}, {3 * time.Second, true}, {time.Hour, false}} {
+		for at := 50 * time.Millisecond; at < 3*time.Second; at += 100 * time.Millisecond {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithTimeout(t.Context(), at)
+				defer stop()
+				got := follows(ctx, time.Second, time.Minute, time.Hour, []look{first})
+				assert.NoError(t, got.err, "in the first look, after %v", at)
+				assert.Empty(t, got.said)
+			})
+		}
+	}
 	synctest.Test(t, func(t *testing.T) {
 		broken, reads := errors.New("the pipe is broken"), 0
 		f := &follower{Database: &database.Database{Timeout: time.Second}, every: time.Second, patience: time.Second,

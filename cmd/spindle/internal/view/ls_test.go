@@ -94,6 +94,17 @@ func eachState(t *testing.T, tab table.Table) (states map[string]operator.State,
 	member := steps.Join(t, tab, 0, "a", time.Hour)
 	token := steps.Take(t, tab, member, time.Hour, "p", "q")
 	require.NoError(t, tab.ReleasePartitions(t.Context(), table.LeaseRef{Name: table.PartitionName("orders", "q"), Token: token}))
+	for group, lease := range map[string]time.Duration{"left": 0, "lost": time.Second, "owned": time.Hour} {
+		slot := table.SlotName(group, 0)
+		seen, err := tab.Observe(t.Context(), slot)
+		require.NoError(t, err)
+		token, err := tab.Claim(t.Context(), "m", seen...)
+		require.NoError(t, err)
+		require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: max(lease, time.Second), ListDigest: "p"}, slot))
+		if lease == 0 {
+			require.NoError(t, tab.Release(t.Context(), token, slot))
+		}
+	}
 	require.NoError(t, tab.Announce(t.Context(), hold("leaving", time.Hour), "leaving"))
 	for _, name := range []string{"held", "held-waited"} {
 		hold(name, time.Hour)
@@ -103,7 +114,7 @@ func eachState(t *testing.T, tab table.Table) (states map[string]operator.State,
 	return map[string]operator.State{
 		"released": operator.Released, "released-waited": operator.Released, "free-waited": operator.Free, "free-done": operator.Free, "orphaned": operator.Orphaned,
 		"unreadable": operator.Unreadable, "expired": operator.Expired, "leaving": operator.Leaving, "held": operator.Held, "held-waited": operator.Held,
-		"unconfirmed": operator.Unconfirmed, "orders/": model.Partial,
+		"unconfirmed": operator.Unconfirmed, "orders/": model.Partial, "left/": operator.Released, "lost/": operator.Expired, "owned/": operator.Held,
 	}, map[string]bool{"released-waited": true, "free-waited": true, "held-waited": true}
 }
 
@@ -132,7 +143,7 @@ func TestLsListsExactlyWhatItIsAskedFor(t *testing.T) {
 					}
 					var want []string
 					for _, name := range slices.Sorted(maps.Keys(states)) {
-						unused := (states[name] == operator.Released || states[name] == operator.Free) && !waited[name]
+						unused := (states[name] == operator.Released || states[name] == operator.Free) && !waited[name] && !strings.HasSuffix(name, "/")
 						if strings.HasPrefix(name, prefix) && (slices.Contains(in, states[name]) || in == nil && (all || !unused)) {
 							want = append(want, name)
 						}
