@@ -216,7 +216,7 @@ func TestEachLockIsGatheredOnce(t *testing.T) {
 	for range 30 {
 		var found []operator.Listing
 		want := map[string][]string{}
-		for _, group := range []string{"a", "b", "b b", "c"} {
+		for _, group := range []string{"a", "b", "b b", "b1", "c"} {
 			prefix := table.GroupPrefix(group)
 			m := commandtest.MemberOf(0, "m", commandtest.At(100), commandtest.At(103))
 			for slot := range random.IntN(3) {

@@ -206,9 +206,9 @@ func TestAPageIsToldWhatWasDoneLast(t *testing.T) {
 // Pages and metrics say how many processes wait for a lock, and since when, even if nobody holds it.
 func TestAPageIsToldWhoWaits(t *testing.T) {
 	now := time.Now().Truncate(time.Millisecond)
-	ticket := func(queue string, since float64) table.Row {
-		w := table.Ticket{Queue: queue, Time: table.TokenAt(now.Add(time.Duration(since * float64(time.Second)))), Nonce: "n", ID: "w"}
-		return table.Row{Name: w.Row(), Heartbeat: now}
+	ticket := func(queue string, since float64, rank int) table.Row {
+		w := table.Ticket{Queue: queue, Time: table.TurnFor(table.TokenAt(now.Add(time.Duration(since*float64(time.Second)))), rank), Rank: rank, Nonce: "n", ID: "w"}
+		return table.Row{Name: w.Row(), Heartbeat: now, Writer: fmt.Sprintf(`{"rank":%d}`, rank)}
 	}
 	r := &rows{at: now, rows: held("job", "a", "", now.Add(-time.Minute), now)}
 	s, web := onAPage(t, r)
@@ -221,13 +221,13 @@ func TestAPageIsToldWhoWaits(t *testing.T) {
 		p.next(t, "look", &f)
 		return f, s.series("spindle_lock_waiters") + s.series("spindle_lock_longest_wait_seconds")
 	}
-	f, metrics := look(ticket("job", -5), ticket("job", -2))
+	f, metrics := look(ticket("job", -2, 0), ticket("job", -5, 1))
 	require.Len(t, f.Locks, 1)
 	assert.Equal(t, []any{2, 5.}, []any{f.Locks[0].Waiting, *f.Locks[0].LongestWait})
 	assert.Equal(t, `{lock="job"} 2{lock="job"} 5`, metrics)
-	f, _ = look(ticket("job", -5), ticket("job", -2))
+	f, _ = look(ticket("job", -2, 0), ticket("job", -5, 1))
 	assert.Empty(t, f.Locks, "it is told once")
-	f, metrics = look(ticket("job", -2), ticket("other", -9))
+	f, metrics = look(ticket("job", -2, 0), ticket("other", -9, 1))
 	require.Len(t, f.Locks, 2)
 	assert.Equal(t, []any{"other", operator.Free, 1}, []any{f.Locks[1].Name, f.Locks[1].State, f.Locks[1].Waiting})
 	assert.Equal(t, "{lock=\"job\"} 1\n{lock=\"other\"} 1{lock=\"job\"} 2\n{lock=\"other\"} 9", metrics)
@@ -396,19 +396,11 @@ func TestWhatIsOutOfDateIsNotSaid(t *testing.T) {
 			assert.Equal(t, up == "1", s.series("spindle_table_locks") != "")
 			assert.Equal(t, text, strings.TrimSpace(health))
 		}
-		failed, read := 0, 0
 		looks := func(away error, during time.Duration) {
 			r.err = away
 			ctx, cancel := context.WithTimeout(t.Context(), during)
 			defer cancel()
-			before := r.reads
-			if s.Watch(ctx); away != nil {
-				failed += r.reads - before
-			} else {
-				read += r.reads - before
-			}
-			assert.Equal(t, fmt.Sprint(failed), s.series("spindle_table_read_failures_total "), "each read that has failed")
-			assert.Equal(t, fmt.Sprint(read), s.series("spindle_table_read_duration_seconds_count "))
+			s.Watch(ctx)
 		}
 		said := commandtest.Complaints(func() {
 			told("0", "", 503, "the table has not been read yet")
@@ -480,7 +472,7 @@ func TestPagesAreCountedWhileTheyAreOpen(t *testing.T) {
 // TestOnlyThisMachinesNamesAreAnswered: another site's page whose name leads to this machine gets nothing.
 func TestOnlyThisMachinesNamesAreAnswered(t *testing.T) {
 	h := onlyFor([]string{"locks.example"}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	for host, want := range map[string]int{"127.0.0.1:8117": 200, "localhost:8117": 200, "[::1]:8117": 200, "LOCALHOST": 200,
+	for host, want := range map[string]int{"127.0.0.1:8117": 200, "localhost:8117": 200, "[::1]:8117": 200, "[::1]": 200, "10.0.0.7": 200, "LOCALHOST": 200, "[evil.example]": 421,
 		"locks.example": 200, "locks.example:8117": 200, "Locks.Example": 200,
 		"evil.example:8117": 421, "evillocks.example": 421, "evillocks.example:8117": 421, "evil.locks.example": 421, "example": 421,
 		"locks.example.evil.example": 421, "locks.exampleevil": 421, "locks.example@evil.example": 421,
@@ -504,9 +496,6 @@ func TestNothingIsLoadedFromElsewhere(t *testing.T) {
 		path := "/" + strings.TrimSuffix(f.Name(), "index.html")
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		assert.Equal(t, 200, w.Code, path)
-		policy := w.Header().Get("Content-Security-Policy")
-		assert.Contains(t, policy, "default-src 'none'; script-src 'self'")
-		assert.NotContains(t, policy, "unsafe")
 		text := strings.ReplaceAll(w.Body.String(), `xmlns="http://www.w3.org/2000/svg"`, "")
 		assert.NotRegexp(t, `https?://|src="//|@import|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|setAttribute\("style`, text, path)
 		for _, from := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(text, -1) {
@@ -515,7 +504,17 @@ func TestNothingIsLoadedFromElsewhere(t *testing.T) {
 		}
 	}
 	assert.Greater(t, imports, 5)
-	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/events", nil))
-	assert.Equal(t, http.StatusMethodNotAllowed, w.Code, "it is read-only")
+	for request, code := range map[string]int{"GET /": 200, "GET /main.js": 200, "GET /metrics": 200, "GET /healthz": 503, "GET /events": 200, "POST /events": 405, "DELETE /": 405} {
+		method, path, _ := strings.Cut(request, " ")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, path, nil))
+		assert.Equal(t, code, w.Code, request) // it is read-only
+		for header, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Cache-Control": "no-store"} {
+			assert.Equal(t, want, w.Header().Get(header), request)
+		}
+		assert.ElementsMatch(t, []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+			"require-trusted-types-for 'script'", "trusted-types 'none'"}, strings.Split(w.Header().Get("Content-Security-Policy"), "; "), request)
+	}
 }

@@ -291,6 +291,26 @@ func TestALargeTableIsReadLessOften(t *testing.T) {
 	})
 }
 
+// With each read, a page is told when to expect the next one, whatever the reads take. Otherwise, it would call the data of a
+// large table out of date, or say nothing of an outage.
+func TestAPageIsToldWhenToExpectTheNextRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, Config{})
+		page := view{version: never}
+		for i := range 20 {
+			d.reads.delay = []time.Duration{0, time.Second, 2 * time.Second, time.Minute}[i/3%4]
+			began := time.Now()
+			d.look()
+			read := time.Since(began)
+			opened := view{version: never}
+			for _, p := range []*view{&page, &opened} {
+				p.takes(t, d.Server)
+				assert.Equal(t, (max(d.pace.Pause, time.Second) + read).Milliseconds(), p.Next)
+			}
+		}
+	})
+}
+
 // What is in a name or an id stays in its label, and does not act on the terminal of a user who looks at metrics.
 func TestLabelsAreHarmless(t *testing.T) {
 	d := newDesk(t, Config{})

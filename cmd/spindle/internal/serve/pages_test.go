@@ -134,6 +134,20 @@ func (w *wild) happens() {
 		require.NoError(w, err)
 		member := table.LeaseRef{Name: "a/member/0000", Token: w.tokens["a/member/0000"]}
 		part := strings.Contains(name, "/partition/")
+		record := table.LeaseRecord{Lease: lease, ID: id, Value: fmt.Sprint("v", w.IntN(3)), Kind: []table.LockKind{"", table.Elector, table.Mutex}[w.IntN(3)]}
+		if strings.Contains(name, "/member/") {
+			record.ListDigest = "p"
+		}
+		if !seen[0].Exists || strings.Contains(name, "/") {
+		} else if seen, err = tab.Follow(ctx, time.Now(), []table.Token{seen[0].Token}, name); err == nil {
+			record.Nonce = id
+			if c, ok := table.NewFreeClaim(id, record, seen...); ok {
+				require.NoError(w, tab.ClaimFree(ctx, c))
+				w.tokens[name] = c.Token
+				return
+			}
+			record.Nonce = ""
+		}
 		if part {
 			if m, err := operator.ListOne(ctx, tab, member.Name); err != nil || !m.IsHeld() {
 				return // a member whose lease has expired claims nothing
@@ -152,10 +166,6 @@ func (w *wild) happens() {
 		if part {
 			_, _ = tab.ConfirmPartitions(ctx, member, table.LeaseRecord{Lease: lease}, token, name)
 			return
-		}
-		record := table.LeaseRecord{Lease: lease, ID: id, Value: fmt.Sprint("v", w.IntN(3)), Kind: []table.LockKind{"", table.Elector, table.Mutex}[w.IntN(3)]}
-		if strings.Contains(name, "/member/") {
-			record.ListDigest = "p"
 		}
 		_ = tab.Confirm(ctx, token, record, name)
 	case 6, 7, 8:

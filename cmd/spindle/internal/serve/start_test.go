@@ -119,6 +119,10 @@ func TestALookEndsWithItsTimeoutOrWithTheCommand(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), c.interrupted)
 			defer cancel()
 			began := time.Now()
+			time.AfterFunc(c.limit/2, func() {
+				assert.True(t, s.mu.TryLock(), "meanwhile, pages, metrics and healthz are answered")
+				s.mu.Unlock()
+			})
 			said := commandtest.Complaints(func() { assert.ErrorIs(t, s.Look(ctx), context.DeadlineExceeded) })
 			assert.Equal(t, c.limit, time.Since(began))
 			failures := 0
@@ -163,6 +167,15 @@ func TestServeThatIsInterruptedHasNotFailed(t *testing.T) {
 	assert.NoError(t, command(t, func() {}, time.Second).run(ctx), "before the first read")
 }
 
+// Serve listens before it asks the database, so that a probe gets an answer while that is away. An address that is in use is
+// therefore said at once.
+func TestServeListensBeforeItAsksTheDatabase(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	c := command(t, interrupt, time.Second, "--timeout", "1h")
+	c.Listen = os.Getenv("SPANNER_EMULATOR_HOST")
+	assert.ErrorContains(t, c.run(ctx), "another spindle serve may be running")
+}
+
 // Serve retries soon if a read hangs, but leaves a read of a large table the time that a user gives it.
 func TestAReadHasTheTimeThatTheFlagsGiveIt(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
@@ -182,6 +195,23 @@ func TestAReadHasTheTimeThatTheFlagsGiveIt(t *testing.T) {
 	for _, every := range []time.Duration{-time.Second, 0, 10*time.Millisecond - 1} {
 		assert.ErrorContains(t, command(t, func() {}, every).run(stopped), "must be at least 10ms")
 	}
+}
+
+// Each read is counted as what it was, not only the first of an outage: an alert on the rate of failures relies on it.
+func TestEachReadIsCounted(t *testing.T) {
+	r := &rows{}
+	s := serverOn(r, Config{}, time.Second)
+	failed := 0
+	commandtest.Complaints(func() {
+		for n, err := range []error{nil, commandtest.Away, commandtest.Away, nil, nil, commandtest.Away} {
+			r.err = err
+			if s.Look(t.Context()) != nil {
+				failed++
+			}
+			assert.Equal(t, fmt.Sprint(failed), s.series("spindle_table_read_failures_total "))
+			assert.Equal(t, fmt.Sprint(n+1-failed), s.series("spindle_table_read_duration_seconds_count "))
+		}
+	})
 }
 
 // Data is as old as the beginning of its read: what happened during a slow read may not be in it.

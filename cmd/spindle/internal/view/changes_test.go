@@ -187,7 +187,7 @@ func TestEachChangeSaysWhenItHappened(t *testing.T) {
 		{never, l, 100}, {never, claimed, 100}, {never, leaving, 100}, {never, expired, 113}, {never, released, 106}, {never, freed, 106.5}, {never, began, 119}, {never, orphaned, 104}, {never, unreadable, 104},
 		{claimed, l, 104}, {l, leaving, 105}, {l, expired, 113}, {leaving, expired, 113}, {expired, l, 104}, {l, unreadable, 104}, {l, orphaned, 104},
 		{l, released, 106}, {leaving, freed, 106.5}, {released, again, 108}, {claimed, released, 106},
-		{l, next, 120}, {released, next, 120}, {expired, began, 119}, {l, nextLeaves, 120}, {l, nextExpired, 131}, {released, claimed, 100}, {l, free, 104},
+		{l, next, 120}, {released, next, 120}, {expired, began, 119}, {l, nextLeaves, 120}, {l, nextExpired, 131}, {released, claimed, 100}, {l, free, 104}, {released, free, 104}, {expired, free, 104}, {claimed, free, 104}, {orphaned, free, 104}, {unreadable, free, 104},
 	} {
 		var s story
 		if c.was.Name != "" {
