@@ -260,6 +260,18 @@ var (
 	)
 
 	serveMutants = of("./cmd/spindle/internal/serve",
+		one("serve that is stopped in its first read has failed", "TestServeThatIsInterruptedHasNotFailed", "cmd/spindle/internal/serve/serve.go",
+			"\tcase ctx.Err() != nil:\n\t\treturn <-ended\n", ""),
+		one("a slow page sends frames that have moved", "TestFramesThatAPageHasTakenStayAsTheyAre", "cmd/spindle/internal/serve/feed.go",
+			"f.frames = append([][]byte(nil), f.frames[1:]...)", "copy(f.frames, f.frames[1:])\n\t\tf.frames = f.frames[:maxBehind]"),
+		one("a lock that had expired is not read again", "TestAPageSaysWhatBecameOfALockThatWasTaken", serveHistoryGo,
+			"if h.skips && k.isTaken() {", "if h.skips && k.IsHeld() {"),
+		one("merged terms are all the last holder's", "TestMergedTermsSayWhatIsTrueOfAllOfThem", serveHistoryGo,
+			"if a.holder != b.holder {", "if a.holder != b.holder && b.holder == \"\" {"),
+		mutant{"nothing is answered while a read hangs", "TestALookEndsWithItsTimeoutOrWithTheCommand", []edit{
+			{serveServerGo, "\tbegan := time.Now()\n", "\tbegan := time.Now()\n\ts.mu.Lock()\n"},
+			{serveServerGo, "s.history.names()...)\n\tif", "s.history.names()...)\n\ts.mu.Unlock()\n\tif"},
+		}},
 		one("an outage that never ends", "TestWhatIsOutOfDateIsNotSaid", serveServerGo,
 			"if s.away = err; err == nil {", "if err != nil {\n\t\ts.away = err\n\t}\n\tif err == nil {"),
 		one("a host that ends like an allowed one", "TestOnlyThisMachinesNamesAreAnswered", serveHTTPGo,
@@ -287,6 +299,8 @@ var (
 	)
 
 	modelMutants = of("./cmd/spindle/internal/model",
+		one("the holder of an expired lock notifies waiters", "TestNobodyIsNotifiedOfALockWithoutAHolder", modelLockGo,
+			"\tcase !l.IsHeld():\n", "\tcase l.LeaseRecord == nil:\n"),
 		one("a group that is expired and has members", "TestTheStateOfAGroupIsThatOfItsMembersAndPartitions", modelGroupGo,
 			"case here > 0 || held > 0:", "case held > 0:"),
 		one("a term that ended with its lease was released", "TestTwoReadsShowWhyATermEnded", modelEndingGo,
@@ -298,6 +312,8 @@ var (
 	)
 
 	viewMutants = of("./cmd/spindle/internal/view",
+		one("a signal in the first read of watch is a failure", "TestAFollowerEndsAtOnce", followGo,
+			"\t\tcase ctx.Err() != nil:\n", "\t\tcase last != \"\" && ctx.Err() != nil:\n"),
 		one("watch complains at every look that fails", "TestAWatchedListGoesOnThroughAnOutage", followGo,
 			"if !failing.Swap(true) {", "if failing.Store(true); true {"),
 		one("watch says nothing of a look that hangs", "TestALookThatHangsIsSaidInWatch", followGo,
