@@ -103,6 +103,18 @@ func TestNobodyIsNotifiedOfALockWithoutAHolder(t *testing.T) {
 	}
 }
 
+// A waiter of low priority has waited since it came, whatever its place in the queue.
+func TestAWaitDoesNotDependOnItsPriority(t *testing.T) {
+	for rank := range 10 {
+		l := operator.Listing{Observation: table.Observation{Name: "m", At: commandtest.At(100)}}
+		l.Waiters = []table.Ticket{{ID: "w", Time: table.TurnFor(table.TokenAt(commandtest.At(70)), rank), Rank: rank}}
+		w := StatusOf(l).Waiters[0]
+		assert.Equal(t, []any{30., commandtest.At(70).UTC(), 30.}, []any{w.Seconds, w.Since.UTC(), *JSONOf(l).LongestWait})
+		assert.Equal(t, "\n  1 process waits for it:\n    1. w, for 30s", WaiterLines(l))
+		assert.Equal(t, "1 waiting, longest 30s", Waiting(l))
+	}
+}
+
 func TestWaitersAreListedForPeople(t *testing.T) {
 	l := operator.Listing{Observation: table.Observation{Name: "m", At: commandtest.At(100)}}
 	assert.Empty(t, WaiterLines(l)+Waiting(l))

@@ -121,6 +121,13 @@ func TestALockIsKnownFromThePresentTermOn(t *testing.T) {
 	s.releases(-20)
 	s.look(1)
 	assert.Equal(t, at(-20), s.locks["job"].known)
+	for _, row := range []table.Observation{{Freed: at(-10)}, {Heartbeat: at(0), Began: at(-10), LeaseRecord: &table.LeaseRecord{Lease: lease}}} {
+		s = scene{}
+		row.Exists, row.Token, row.Writer = true, table.TokenAt(at(-20)), "a"
+		s.row.Observation = row
+		s.look(1)
+		assert.Equal(t, at(-10), s.locks["job"].known, "a mutex was released, or claimed, later than its token says")
+	}
 	s = scene{}
 	s.see(nil, at(0))
 	s.holds("a", 5)
