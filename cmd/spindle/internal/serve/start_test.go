@@ -149,7 +149,7 @@ func command(t *testing.T, asked func(), every time.Duration, args ...string) *C
 			if err != nil {
 				return
 			}
-			t.Cleanup(func() { _ = conn.Close() })
+			defer conn.Close() // when it no longer listens
 			asked()
 		}
 	}()
