@@ -116,6 +116,7 @@ func TestALookEndsWithItsTimeoutOrWithTheCommand(t *testing.T) {
 	for _, c := range []struct{ interrupted, limit time.Duration }{{time.Hour, time.Second}, {time.Second / 2, time.Second / 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := serverOn(stuck{}, Config{}, time.Second)
+			s.Every = time.Minute
 			ctx, cancel := context.WithTimeout(t.Context(), c.interrupted)
 			defer cancel()
 			began := time.Now()
@@ -198,16 +199,22 @@ func TestAReadHasTheTimeThatTheFlagsGiveIt(t *testing.T) {
 	}
 }
 
-// Each read is counted as what it was, not only the first of an outage: an alert on the rate of failures relies on it.
+// Each read is counted as what it was, and open pages are told why it has failed, not only the first of an outage: an alert
+// on the rate of failures relies on it, and what is wrong can change.
 func TestEachReadIsCounted(t *testing.T) {
 	r := &rows{}
 	s := serverOn(r, Config{}, time.Second)
-	failed := 0
+	failed, page := 0, view{version: never}
 	commandtest.Complaints(func() {
-		for n, err := range []error{nil, commandtest.Away, commandtest.Away, nil, nil, commandtest.Away} {
-			r.err = err
-			if s.Look(t.Context()) != nil {
+		for n, text := range []string{"", "one", "two", "", "", "three"} {
+			if r.err = nil; text != "" {
+				r.err = errors.New(text)
 				failed++
+			}
+			_ = s.Look(t.Context())
+			page.takes(t, s)
+			if assert.Equal(t, text != "", page.Away != nil) && text != "" {
+				assert.Equal(t, text, page.Away.Error)
 			}
 			assert.Equal(t, fmt.Sprint(failed), s.series("spindle_table_read_failures_total "))
 			assert.Equal(t, fmt.Sprint(n+1-failed), s.series("spindle_table_read_duration_seconds_count "))
