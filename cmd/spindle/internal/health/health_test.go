@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -108,20 +110,30 @@ func TestEachPartOfAReportIsAnsweredForItself(t *testing.T) {
 	}
 }
 
-// All metrics of a scrape are of one instant, although the lock is released while they are collected: an alert that compares two of
-// them is not wrong.
-func TestTheMetricsOfAScrapeAreOfOneReport(t *testing.T) {
-	held, free := Report{Held: true, Token: 7, Left: time.Second, Ready: true}, Report{Stuck: true}
-	for _, reports := range [][2]Report{{held, free}, {free, held}} {
-		quiet, changes := newAsked("nightly"), newAsked("nightly")
-		quiet.now, changes.now = reports[0], reports[0]
-		changes.report = func() Report {
-			defer func() { changes.now = reports[1] }()
-			return changes.now
+// Each answer is of one moment, although the state may change during it: "ready" with the reason of not being ready, or a token without
+// a lock, would be neither state.
+func TestAnAnswerIsOfOneMoment(t *testing.T) {
+	a := newAsked("nightly")
+	asked := 0
+	a.report = func() Report {
+		if asked++; asked%2 == 0 {
+			return Report{Why: "on standby"}
 		}
-		_, want := quiet.get("/metrics")
-		_, got := changes.get("/metrics")
-		assert.Equal(t, want, got)
+		return Report{Ready: true, Why: "ready", Held: true, Token: 7, Left: time.Second}
+	}
+	for range 2 {
+		for range 2 {
+			code, text := a.get("/readyz")
+			assert.Equal(t, code == http.StatusOK, text == "ready", text)
+		}
+		for range 2 {
+			_, text := a.get("/metrics")
+			for _, held := range []string{"_ready{", "_token{", "_lease_left_seconds{"} {
+				assert.Equal(t, strings.Contains(text, `spindle_held{spindle_lock="nightly",spindle_table="locktable"} 1`),
+					regexp.MustCompile("(?m)^spindle"+regexp.QuoteMeta(held)+".* [17]$").MatchString(text), held)
+			}
+		}
+		_ = a.report() // the other way round
 	}
 }
 
@@ -159,7 +171,7 @@ func TestNoNameBreaksTheFormat(t *testing.T) {
 	}
 }
 
-// A request in flight, and a reader that does not read, end with the listener, which waits for neither.
+// A request in flight, and a reader that does not read, end with the listener, which waits for neither, and whose address is free then.
 func TestTheEndWaitsForNoRequest(t *testing.T) {
 	a := newAsked("nightly")
 	a.Looping()
@@ -174,21 +186,26 @@ func TestTheEndWaitsForNoRequest(t *testing.T) {
 	begun := time.Now()
 	end()
 	assert.Less(t, time.Since(begun), answerTimeout/2)
-	_, err = net.Dial("tcp", on.Addr().String())
-	assert.Error(t, err)
+	for range 20 { // although the server has hardly begun
+		on, err = net.Listen("tcp", on.Addr().String())
+		require.NoError(t, err, "the next process can't listen there")
+		Serve(on, a.Handler())()
+	}
 }
 
 // A client that sends its request slowly keeps no connection: a holder must not run out of them.
 func TestARequestThatIsNotSentIsGivenUp(t *testing.T) {
 	on, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer serve(on, newAsked("nightly").Handler(), time.Second)()
-	slow, err := net.Dial("tcp", on.Addr().String())
-	require.NoError(t, err)
-	defer slow.Close()
-	_, err = io.WriteString(slow, "GET /livez HTTP/1.1\r\nHost: x\r\n")
-	require.NoError(t, err)
-	require.NoError(t, slow.SetReadDeadline(time.Now().Add(30*time.Second)))
-	_, err = io.ReadAll(slow)
-	assert.NoError(t, err, "the listener closes it")
+	defer serve(on, newAsked("nightly").Handler(), 100*time.Millisecond)()
+	for _, begun := range []string{"", "GET /live", "GET /livez HTTP/1.1\r\nHost: x\r\n", "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbegun"} {
+		slow, err := net.Dial("tcp", on.Addr().String())
+		require.NoError(t, err)
+		defer slow.Close()
+		_, err = io.WriteString(slow, begun)
+		require.NoError(t, err)
+		require.NoError(t, slow.SetReadDeadline(time.Now().Add(30*time.Second)))
+		_, err = io.ReadAll(slow)
+		assert.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the listener closes it: %q", begun)
+	}
 }

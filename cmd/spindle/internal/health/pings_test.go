@@ -15,13 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A program pings as it would ping systemd, with whatever else it says. Nothing is left of the socket.
+// A program pings as it would ping systemd, with whatever else it says, even if systemd also watches this process. Nothing is left of
+// the socket.
 func TestPingsAreThoseOfSystemd(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	pings := make(chan struct{}, 10)
 	var n atomic.Int64
 	env, stop, err := Pings(1500*time.Millisecond, func() { n.Add(1); pings <- struct{}{} })
 	require.NoError(t, err)
+	for name, value := range map[string]string{"NOTIFY_SOCKET": "/run/systemd/notify", "WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"} {
+		t.Setenv(name, value) // by systemd, for this process
+	}
+	for _, name := range Variables {
+		require.NoError(t, os.Unsetenv(name))
+	}
 	for _, entry := range env {
 		name, value, _ := strings.Cut(entry, "=")
 		t.Setenv(name, value)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -194,4 +195,10 @@ func TestASystemdThatDoesNotReadDelaysNobody(t *testing.T) {
 	}
 	u.End()
 	assert.Less(t, time.Since(begun), 20*time.Second)
+	synctest.Test(t, func(t *testing.T) {
+		u := &Unit{quit: make(chan struct{}), done: make(chan struct{})} // still sends
+		begun := time.Now()
+		u.End()
+		assert.Equal(t, time.Second, time.Since(begun), "a service manager may kill what does not exit")
+	})
 }
