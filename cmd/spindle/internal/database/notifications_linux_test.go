@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -54,6 +55,55 @@ func TestNotificationsNeverKeepACommandFromStarting(t *testing.T) {
 	t.Setenv("SPINDLE_NOTIFY_ADDRESS", "10.0.0.7")
 	_, err = listen(t, "--notify-address=10.0.0.7") // as a manifest sets it
 	assert.NoError(t, err)
+}
+
+// A socket is where the flags say, or at another port of that address if the port is taken: other addresses of the machine may be
+// open to strangers. Others are told that port. At the end, the next command can have it.
+func TestACommandHearsNotificationsAtTheAddressThatItWasGiven(t *testing.T) {
+	taken, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	for _, args := range [][]string{{"--notify=127.0.0.1:0"}, {"--notify=" + taken.LocalAddr().String()}, {"--notify=127.0.0.1:0", "--notify-address=127.0.0.1"}} {
+		var n Notifications
+		f := pflag.NewFlagSet("", pflag.ContinueOnError)
+		n.Flags(f)
+		require.NoError(t, f.Parse(args))
+		option, end, err := n.Listen(&Database{Path: "projects/p/instances/i/databases/d"})
+		require.NoError(t, err)
+		var c options.Config
+		option(&c)
+		assert.Equal(t, "projects/p/instances/i/databases/d", c.Database)
+		at, _, _ := strings.Cut(c.Notifier.Contact("", ""), " ")
+		host, _, _ := net.SplitHostPort(at)
+		assert.Equal(t, "127.0.0.1", host, args)
+		_, err = net.ListenPacket("udp", at)
+		assert.ErrorIs(t, err, syscall.EADDRINUSE, args)
+		end()
+		next, err := net.ListenPacket("udp", at)
+		require.NoError(t, err, args)
+		_ = next.Close()
+	}
+}
+
+// Only an address after a --notify that has none of its own was probably meant for it. Any other may be a program's name.
+func TestOnlyTheArgumentOfABareFlagMayBeItsAddress(t *testing.T) {
+	for _, r := range []struct {
+		flags []string
+		arg   string
+		meant bool
+	}{
+		{[]string{"--notify"}, ":7700", true},
+		{[]string{"--notify"}, "127.0.0.1:7700", true},
+		{[]string{"--notify"}, "true", false},
+		{[]string{"--notify=:7701"}, ":7700", false},
+		{nil, ":7700", false},
+	} {
+		var n Notifications
+		f := pflag.NewFlagSet("", pflag.ContinueOnError)
+		n.Flags(f)
+		require.NoError(t, f.Parse(r.flags))
+		assert.Equal(t, r.meant, n.Meant(r.arg), "%+v", r)
+	}
 }
 
 // A machine without a default route has no address to announce, unless one is given.
