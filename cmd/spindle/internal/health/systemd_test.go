@@ -147,6 +147,21 @@ func TestTheLastWordReachesSystemd(t *testing.T) {
 	}
 }
 
+// What is reported while a report is sent does not take its place.
+func TestALaterReportLeavesTheOneThatIsSent(t *testing.T) {
+	m := listen(t)
+	u := &Unit{wake: make(chan struct{}, 1), last: map[string]string{}}
+	u.Status("active")
+	u.Ready()
+	sent := u.pending
+	u.send()
+	u.Status("deactivating")
+	u.Stopping()
+	assert.Equal(t, []string{"STATUS=active", "READY=1"}, sent)
+	u.send()
+	assert.Equal(t, []string{"STATUS=active", "READY=1", "STATUS=deactivating", "STOPPING=1"}, m.hears("STOPPING=1"))
+}
+
 // The loop is asked for systemd's watchdog only, and only if that watches this process. Without systemd, nothing is reported.
 func TestTheLoopIsAskedOnlyForAWatchdogOfThisProcess(t *testing.T) {
 	for _, r := range []struct {
