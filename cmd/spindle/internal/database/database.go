@@ -79,7 +79,10 @@ func (o *Database) Open(opts ...option.ClientOption) (*Connection, error) {
 	}
 	db, err := dial()
 	if err != nil {
-		return nil, o.Explain(err)
+		if os.Getenv("SPANNER_EMULATOR_HOST") == "" { // nothing has been sent yet, so this is about the credentials
+			err = fmt.Errorf("%w\n  %s", err, table.NoCredentials.Command)
+		}
+		return nil, err
 	}
 	return &Connection{table: o.Table, dial: dial, db: db}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -92,6 +94,20 @@ func TestAnErrorOfTheDatabaseHasAHint(t *testing.T) {
 	assert.True(t, Passing(commandtest.Away))
 	assert.False(t, Passing(of(codes.PermissionDenied, "no")))
 	assert.False(t, Passing(nil))
+}
+
+// Credentials that can't be read are called so: otherwise all that the user sees is "unexpected end of JSON input".
+func TestCredentialsThatCanNotBeReadAreCalledSo(t *testing.T) {
+	t.Setenv("SPANNER_EMULATOR_HOST", "")
+	empty := filepath.Join(t.TempDir(), "empty")
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	for file, says := range map[string]string{empty: "unexpected end of JSON input", empty + ".json": "no such file or directory"} {
+		t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+		o := &Database{Path: "projects/p/instances/i/databases/d", Table: "t", Timeout: time.Hour}
+		_, err := o.Open()
+		assert.ErrorContains(t, err, says+"\n  "+table.NoCredentials.Command)
+		assert.Equal(t, err, o.WithTable(t.Context(), nil))
+	}
 }
 
 // A task on the table has until the timeout, or less if its caller ends. What it returns has a hint, and no client is left behind.
