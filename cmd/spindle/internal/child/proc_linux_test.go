@@ -63,18 +63,25 @@ func TestAGroupIsGoneOnceNothingRunsInIt(t *testing.T) {
 	assert.NotEmpty(t, born(group), "it is a zombie")
 }
 
-// A process whose first thread has ended looks like a zombie.
-func TestAProcessWithoutItsFirstThreadIsNotGone(t *testing.T) {
+// headless starts a process in its own group whose first thread has ended, so that it looks like a zombie.
+func headless(t *testing.T) (pid int) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	c := exec.Command(self)
 	c.Env = append(os.Environ(), role+"=headless")
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
-	pid := inGroup(t, c)
+	pid = inGroup(t, c)
 	_, err = bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return gone(pid) }, 10*time.Second, time.Millisecond)
+	return pid
+}
+
+func sleeper(t *testing.T) (pid int) { return inGroup(t, exec.Command("sleep", "1000")) }
+
+func TestAProcessWithoutItsFirstThreadIsNotGone(t *testing.T) {
+	pid := headless(t)
 	assert.False(t, groupGone(pid))
 	signalGroup(pid, syscall.SIGKILL)
 	require.Eventually(t, func() bool { return groupGone(pid) }, 10*time.Second, time.Millisecond)
