@@ -111,16 +111,95 @@ func TestAProgramHasItsWatchdogUntilAllThatItLeftHasEnded(t *testing.T) {
 	assert.NoFileExists(t, dir+"/acted")
 }
 
-// What a program leaves behind and what ends by itself does not stay a zombie until the program ends, which may take months.
+// What a program leaves behind and what ends by itself does not stay a zombie until the program ends, which may take months, however
+// many end at the same time.
 func TestAnOrphanThatEndsDuringTheProgramIsReaped(t *testing.T) {
 	dir := t.TempDir()
-	c, err := Start(Command{Args: []string{"sh", "-c", "(setsid sh -c 'echo $$ >" + dir + "/orphan; sleep 0.05' &); exec sleep 1000"}, Apart: true, Whole: true})
+	require.NoError(t, syscall.Mkfifo(dir+"/end", 0o600))
+	const many = 20
+	c, err := Start(Command{Args: []string{"sh", "-c", "cd " + dir + "; for i in $(seq " + strconv.Itoa(many) + "); do (setsid sh -c 'echo $$ >'$i'; read end <end' &); done; exec sleep 1000"}, Apart: true, Whole: true})
 	require.NoError(t, err)
-	orphan := wrote(t, dir+"/orphan")
-	assert.Eventually(t, func() bool { return born(orphan) == "" }, 10*time.Second, time.Millisecond)
+	var orphans [many]int
+	for i := range orphans {
+		orphans[i] = wrote(t, dir+"/"+strconv.Itoa(i+1))
+	}
+	end, err := os.OpenFile(dir+"/end", os.O_RDWR, 0)
+	require.NoError(t, err)
+	_, err = end.WriteString(strings.Repeat("\n", many))
+	require.NoError(t, err)
+	for _, orphan := range orphans {
+		assert.Eventually(t, func() bool { return born(orphan) == "" }, 10*time.Second, time.Millisecond)
+	}
+	_ = end.Close()
 	c.Kill()
 	<-c.Done()
 	assert.Zero(t, strays(c))
+}
+
+// A process that is being started is not an orphan, although this process does not know its id yet: a hook that runs when a program
+// ends would be killed.
+func TestAProcessThatIsBeingStartedIsNoOrphan(t *testing.T) {
+	found, over, ended := map[int]bool{}, make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				orphans(func(pid, _ int) { found[pid] = true })
+			}
+		}
+	}()
+	var started []int
+	for range 20 {
+		c := exec.Command("true")
+		require.NoError(t, ownGroup(c))
+		pid, err := startOwn(c)
+		require.NoError(t, err)
+		require.NoError(t, c.Wait())
+		disown(pid)
+		started = append(started, pid)
+	}
+	close(over)
+	<-ended
+	for _, pid := range started {
+		assert.False(t, found[pid])
+	}
+}
+
+// Once the orphans have been ended, none of them exists, not even one of the program's own group or one whose first thread ended
+// before. The operator is told of those that had left the group.
+func TestAnOrphanThatWasEndedExistsNoMore(t *testing.T) {
+	for name, start := range map[string]func(*testing.T) int{"a process": sleeper, "a process without its first thread": headless} {
+		for _, left := range []int{0, 1} {
+			pid := start(t)
+			program := pid
+			if left > 0 {
+				program = 0
+			}
+			adopts.Store(true)
+			killed, spared := endOrphans(program)
+			adopts.Store(false)
+			assert.Equal(t, left, killed, name)
+			assert.Zero(t, spared, name)
+			assert.Empty(t, born(pid), name)
+		}
+	}
+}
+
+// A process that has the id of one that was there before the program is still what the program left behind.
+func TestAProcessIsKnownByWhenItStarted(t *testing.T) {
+	pid := sleeper(t)
+	defer elders()
+	for elder, found := range map[string]bool{born(pid): false, born(os.Getpid()) + "1": true, "": true} {
+		family.Lock()
+		family.elders = map[int]string{pid: elder}
+		family.Unlock()
+		is := false
+		orphans(func(p, _ int) { is = is || p == pid })
+		assert.Equal(t, found, is, elder)
+	}
 }
 
 // A child that was there before the program is not what the program left behind: a script that becomes exec may have started it.
@@ -206,36 +285,51 @@ func TestAProgramOfAnotherUser(t *testing.T) {
 	}
 	end, err := os.Create(file + ".go")
 	require.NoError(t, err)
-	c, err := Start(Command{Args: []string{"sh", "-c", "setsid sh -c 'echo $$ >" + file + "; exec sleep 1000' & while ! [ -s " + file + ".go ]; do sleep 0.01; done"}, Apart: true, Whole: true})
+	c, err := Start(Command{Args: []string{"sh", "-c", "setsid sh -c 'echo $$ >" + file + "; exec sleep 1000' & setsid setpriv --reuid=65534 sh -c 'echo $$; exec sleep 1000' >" + file + ".own & while ! [ -s " + file + ".go ]; do sleep 0.01; done"}, Apart: true, Whole: true})
 	require.NoError(t, err)
 	wrote(t, file)
+	wrote(t, file+".own")
 	require.NoError(t, syscall.Setuid(65534))
 	_, err = end.WriteString("go")
 	require.NoError(t, err)
 	<-c.Done()
 	killed, spared := c.Left()
-	assert.Zero(t, killed)
-	assert.Equal(t, 1, spared)
+	assert.Equal(t, 1, killed)
+	assert.Equal(t, 1, spared, "however often it was tried")
 }
 
+// All that has all the marks is killed, and nothing else: not even a program of another term under the same lock, whose token may
+// begin with the same digits.
 func TestWhatHasAllTheMarksIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	start := func(name string, env ...string) (*Child, int) {
-		c, err := Start(Command{Args: []string{"sh", "-c", "echo $$ >" + dir + "/" + name + "; exec sleep 1000"}, Env: append(os.Environ(), env...), Apart: true})
+		c, err := Start(Command{Args: []string{"sh", "-c", "echo $$ >'" + dir + "/" + name + "'; exec sleep 1000"}, Env: append(os.Environ(), env...), Apart: true})
 		require.NoError(t, err)
 		return c, wrote(t, dir+"/"+name)
 	}
 	marks := []string{"MARK=" + dir, "TERM=1"}
-	marked, _ := start("marked", marks...)
-	other, n := start("other", marks[0], "TERM=2")
+	var marked []*Child
+	for i := range 3 {
+		c, _ := start("marked"+strconv.Itoa(i), marks...)
+		marked = append(marked, c)
+	}
+	others := map[*Child]int{}
+	for name, env := range map[string][]string{"of another term": {marks[0], "TERM=2"}, "of a longer token": {marks[0], "TERM=12"}, "of another variable": {marks[0], "TERM=", "LAST_TERM=1"}, "of another lock": {"MARK=" + dir + "/1", marks[1]}} {
+		c, pid := start(name, env...)
+		others[c] = pid
+	}
 	assert.True(t, KillMarked(marks...))
-	<-marked.Done()
-	assert.Equal(t, 128+int(syscall.SIGKILL), marked.Code())
+	for _, c := range marked {
+		ends(t, c)
+		assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())
+	}
 	assert.False(t, KillMarked(marks...), "nothing is left")
-	assert.NotEmpty(t, born(n), "it is of another term")
 	assert.False(t, KillMarked(), "no mark is everybody's")
-	other.Kill()
-	<-other.Done()
+	for c, pid := range others {
+		assert.False(t, gone(pid), c.Args)
+		c.Kill()
+		<-c.Done()
+	}
 }
 
 // A new watchdog has the deadline of the killed one.
@@ -315,6 +409,25 @@ func TestAReportOfAStopMayComeTooLate(t *testing.T) {
 	assert.Equal(t, os.Signal(syscall.SIGTSTP), c.Stopped())
 	assert.True(t, c.note(reported(syscall.SIGKILL)))
 	assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())
+}
+
+// Whoever stops or continues a program, it is known at once: a program that was continued is not ended because it does not go on.
+func TestAStopAndItsEndAreKnownWhoeverCausesThem(t *testing.T) {
+	c := &Child{cmd: exec.Command("sleep", "1000"), changed: make(chan struct{}, 1)}
+	c.pid = inGroup(t, c.cmd)
+	for range 2 {
+		for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGCONT} {
+			require.NoError(t, syscall.Kill(c.pid, s))
+			assert.False(t, c.note(awaitReport(c.pid)))
+			if s == syscall.SIGCONT {
+				assert.Nil(t, c.Stopped())
+			} else {
+				assert.Equal(t, os.Signal(s), c.Stopped())
+			}
+			assert.Len(t, c.Changed(), 1, s)
+			<-c.Changed()
+		}
+	}
 }
 
 // Once a program has been continued, it does not count as stopped because of a stop from before, and so exec does not
