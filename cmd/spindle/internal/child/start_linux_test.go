@@ -11,8 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,9 +33,16 @@ import (
 const watching = "watching"
 
 func watchFor(file string) {
-	if role := os.Getenv(role); role == "reports" || role == "spawns" {
+	if role := os.Getenv(role); role == "reports" || role == "spawns" || role == "floods" {
 		attempts := 0
 		Watch(func(a Act) {
+			if role == "floods" {
+				for range 1000 {
+					a.Report(errors.New(strings.Repeat("again ", 100)))
+				}
+				_ = os.WriteFile(file, nil, 0o600)
+				return
+			}
 			if role == "spawns" { // a service, which outlives the watchdog
 				_ = exec.Command("sh", "-c", "ls -l /proc/$$/fd >"+file+".tmp; mv "+file+".tmp "+file).Run()
 				return
@@ -41,6 +50,7 @@ func watchFor(file string) {
 			for attempts++; attempts <= len(hostileTexts); attempts++ {
 				a.Report(errors.New(hostileTexts[attempts-1]))
 			}
+			a.Report(errors.New(strings.Repeat("long ", 1<<15)))
 		})
 		return
 	}
@@ -84,6 +94,28 @@ func unable(t *testing.T) map[string]int {
 	}
 }
 
+// What is said of a program that does not exist names what is missing, and a command that can be pasted as it is.
+func TestAProgramThatIsNotFoundHasAHint(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(dir+"/script", []byte("#!/no/such/interpreter\n"), 0o700))
+	require.NoError(t, os.Symlink(dir+"/missing", dir+"/link"))
+	for name, hint := range map[string]string{dir + "/script": "the interpreter", dir + "/link": "check that it is in PATH", dir + "/missing": "check that it is in PATH", "no-such-program": "check that it is in PATH",
+		"echo it works": "sh -c", `printf "it's %s" 'works'`: "sh -c", "echo $((40+2)); echo": "sh -c"} {
+		err := Find(name)
+		if err == nil {
+			_, err = Start(Command{Args: []string{name}, Apart: true, Dog: nobody(t, time.Hour).Watchdog})
+		}
+		require.ErrorContains(t, err, hint, name)
+		if _, pasted, found := strings.Cut(err.Error(), "use sh -c "); found {
+			want, err := exec.Command("sh", "-c", name).Output()
+			require.NoError(t, err, name)
+			said, err := exec.Command("sh", "-c", "sh -c "+pasted).Output()
+			assert.NoError(t, err, name)
+			assert.Equal(t, string(want), string(said), name)
+		}
+	}
+}
+
 func TestAProgramThatCanNotBeRunLeavesNoProcess(t *testing.T) {
 	for path, code := range unable(t) {
 		acted := filepath.Join(t.TempDir(), "acted")
@@ -95,7 +127,18 @@ func TestAProgramThatCanNotBeRunLeavesNoProcess(t *testing.T) {
 		})
 		assert.NoFileExists(t, acted, "%s: the watchdog has acted as if this process was dead", path)
 	}
+	for _, watch := range []func(time.Time) (*Watchdog, error){nil, watchers(filepath.Join(t.TempDir(), "acted")), func(until time.Time) (*Watchdog, error) {
+		return StartWatchdog(until, tooLarge, []string{watching, "none"})
+	}} {
+		testcheck.NothingLeft(t, func() {
+			_, err := Start(Command{Args: []string{"true"}, Env: tooLarge, Apart: true, Whole: true, Watch: watch, Until: inAnHour})
+			assert.ErrorIs(t, err, syscall.E2BIG)
+		})
+	}
 }
+
+// tooLarge is an environment with which nothing can be started.
+var tooLarge = []string{"LARGE=" + strings.Repeat("x", 1<<18)}
 
 // A guard's watchdog outlives the commands that it watches, even those that can't be started.
 func TestAWatchdogOutlivesAProgramThatCanNotBeRun(t *testing.T) {
@@ -154,6 +197,31 @@ func TestAWatchdogSparesAStrangersGroupWithTheNumberOfItsOwn(t *testing.T) {
 		v.act(why)
 		assert.False(t, lives(), "its own group is killed")
 		require.Eventually(t, v.gone, 10*time.Second, time.Millisecond)
+	}
+}
+
+// A watchdog kills all of its group, even if the program itself has ended. Only when nothing of it runs is it gone, and a watchdog of
+// nothing can't know that.
+func TestAWatchdogKillsWhatIsLeftOfItsGroup(t *testing.T) {
+	assert.False(t, new(vigil).gone())
+	replies, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer replies.Close()
+	for _, end := range []string{"wait", "exec true"} { // the program goes on, or ends
+		for _, awaited := range []bool{false, true} {
+			file := filepath.Join(t.TempDir(), "left")
+			c := exec.Command("sh", "-c", "sleep 1000 & echo $! >"+file+"; "+end)
+			v := vigil{group: inGroup(t, c), replies: replies, action: func(Act) {}}
+			v.leader = born(v.group)
+			left := wrote(t, file)
+			if awaited && end != "wait" {
+				_ = c.Wait()
+			}
+			assert.False(t, v.gone(), "%s, %v", end, awaited)
+			v.act(Dead)
+			require.Eventually(t, v.gone, 10*time.Second, time.Millisecond, "%s, %v", end, awaited)
+			assert.True(t, gone(left))
+		}
 	}
 }
 
@@ -266,12 +334,20 @@ func TestAWatchdogThatWasKilledIsGone(t *testing.T) {
 	})
 }
 
-// A watchdog keeps the lock file of its parent until its action is done, and no longer: the next guard begins then.
+// A watchdog keeps the lock file of its parent until its action is done, and no longer, whatever else it has to close: the next guard
+// begins then.
 func TestAWatchdogKeepsTheLockFileUntilItIsDone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	lock, err := NewLockFile(path)
 	require.NoError(t, err)
-	dog, err := StartWatchdog(inAnHour(), os.Environ(), []string{watching, path + ".acted"}, lock.File)
+	var files []*os.File
+	for range 300 {
+		f, err := os.Open(os.DevNull)
+		require.NoError(t, err)
+		defer f.Close()
+		files = append(files, f)
+	}
+	dog, err := StartWatchdog(inAnHour(), os.Environ(), []string{watching, path + ".acted"}, append(files, lock.File)...)
 	require.NoError(t, err)
 	require.NoError(t, lock.Close())
 	_, err = NewLockFile(path)
@@ -410,6 +486,35 @@ func TestAProgramBehindAGateHasTheFilesThatItWouldHaveWithoutOne(t *testing.T) {
 	assert.Equal(t, without, files(nobody(t, time.Hour).Watchdog))
 }
 
+// A program has the standard files of this process, behind a gate or not. A hook, which runs beside the program, has no input: it would
+// take the program's away.
+func TestAProgramHasTheStandardFilesOfThisProcess(t *testing.T) {
+	in, out, complaints := os.Stdin, os.Stdout, os.Stderr
+	for typed, apart := range map[string]bool{"typed": false, "": true} {
+		for _, dog := range []*Watchdog{nil, nobody(t, time.Hour).Watchdog} {
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(dir+"/0", []byte("typed"), 0o600))
+			var files [3]*os.File
+			for i := range files {
+				var err error
+				files[i], err = os.OpenFile(dir+"/"+strconv.Itoa(i), os.O_RDWR|os.O_CREATE, 0o600)
+				require.NoError(t, err)
+				defer files[i].Close()
+			}
+			os.Stdin, os.Stdout, os.Stderr = files[0], files[1], files[2]
+			c, err := Start(Command{Args: []string{"sh", "-c", "cat; printf complaint >&2"}, Apart: apart, Dog: dog})
+			os.Stdin, os.Stdout, os.Stderr = in, out, complaints
+			require.NoError(t, err)
+			<-c.Done()
+			for i, want := range map[int]string{1: typed, 2: "complaint"} {
+				text, err := os.ReadFile(files[i].Name())
+				require.NoError(t, err)
+				assert.Equal(t, want, string(text))
+			}
+		}
+	}
+}
+
 // What the kernel reports of a stop is read as it is meant on every Unix.
 func TestAReportIsAStopOrAContinuationOrAnEnd(t *testing.T) {
 	for status, r := range map[syscall.WaitStatus]struct {
@@ -487,7 +592,113 @@ func TestTheErrorsOfAWatchdogArriveAsTheyAre(t *testing.T) {
 	for _, text := range hostileTexts {
 		assert.EqualError(t, dog.Finish(t.Context()), text)
 	}
+	assert.ErrorContains(t, dog.Finish(t.Context()), strings.Repeat("long ", 100), "its beginning, which says what happened")
 	assert.NoError(t, dog.Finish(t.Context()))
+}
+
+// A parent that waits no longer, and reads no more errors, does not keep its watchdog from trying on: the service is still active.
+func TestAWatchdogTriesOnAlthoughNobodyReadsItsErrors(t *testing.T) {
+	t.Setenv(role, "floods")
+	acted := filepath.Join(t.TempDir(), "acted")
+	dog, err := watchers(acted)(inAnHour())
+	require.NoError(t, err)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Error(t, dog.Finish(over))
+	assert.Eventually(t, func() bool { _, err := os.Stat(acted); return err == nil }, 10*time.Second, time.Millisecond)
+	for err = dog.Finish(t.Context()); err != nil && !errors.Is(err, ErrGone); err = dog.Finish(t.Context()) {
+		assert.ErrorContains(t, err, "again again")
+	}
+}
+
+// A watchdog that has acted because its parent was late acts once more when the parent dies or orders it to: only then may it release
+// the lock.
+func TestAWatchdogThatHasActedActsOnceMoreAtTheEndOfItsParent(t *testing.T) {
+	for why, end := range map[Reason]func(*Watchdog){
+		Dead: func(dog *Watchdog) { _ = dog.pipe.Close() },
+		Told: func(dog *Watchdog) { assert.NoError(t, dog.Finish(t.Context())) },
+	} {
+		acted := filepath.Join(t.TempDir(), "acted")
+		dog, err := watchers(acted)(time.Now())
+		require.NoError(t, err)
+		wrote := func(want ...Reason) {
+			require.Eventually(t, func() bool {
+				text, _ := os.ReadFile(acted)
+				return string(text) == strings.ReplaceAll(strings.Trim(fmt.Sprintf("%d", want), "[]"), " ", "")
+			}, 10*time.Second, time.Millisecond)
+		}
+		wrote(Late)
+		end(dog)
+		wrote(Late, why)
+		<-dog.Gone()
+	}
+}
+
+// A watchdog has a session of its own. At its parent's terminal, Ctrl-Z or a message that it prints in the background could stop it.
+func TestAWatchdogHasASessionOfItsOwn(t *testing.T) {
+	dog, err := watchers(filepath.Join(t.TempDir(), "acted"))(inAnHour())
+	require.NoError(t, err)
+	session, err := unix.Getsid(dog.process.Pid)
+	require.NoError(t, err)
+	assert.Equal(t, dog.process.Pid, session)
+	assert.NoError(t, dog.Finish(t.Context()))
+}
+
+// After an upgrade or a removal of spindle, a process that still runs starts programs and watchdogs of its own version.
+func TestAProcessWhoseFileWasRemovedStartsPrograms(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	if os.Getenv(role) == "removed" {
+		require.NoError(t, os.Remove(self))
+		c, err := Start(Command{Args: []string{"true"}, Apart: true, Watch: watchers(filepath.Join(t.TempDir(), "acted")), Until: inAnHour})
+		require.NoError(t, err)
+		<-c.Done()
+		assert.Zero(t, c.Code())
+		return
+	}
+	text, err := os.ReadFile(self)
+	require.NoError(t, err)
+	old := filepath.Join(t.TempDir(), "old")
+	require.NoError(t, os.WriteFile(old, text, 0o700))
+	c := exec.Command(old, "-test.run=^"+t.Name()+"$")
+	c.Env = append(os.Environ(), role+"=removed")
+	said, err := c.CombinedOutput()
+	assert.NoError(t, err, "%s", said)
+}
+
+// The kernel ends a program when the thread that started it ends, so that thread stays as long as the program: other threads of this
+// process may end at any time.
+func TestAProgramOutlivesTheThreadsOfThisProcess(t *testing.T) {
+	var programs []*Child
+	for range 10 {
+		c, err := Start(Command{Args: []string{"sleep", "1000"}, Apart: true, Dog: nobody(t, time.Hour).Watchdog})
+		require.NoError(t, err)
+		programs = append(programs, c)
+	}
+	var all, ended sync.WaitGroup
+	const threads = 50
+	all.Add(threads)
+	var ids sync.Map
+	for range threads {
+		ended.Go(func() {
+			runtime.LockOSThread() // and so the thread ends with this function
+			ids.Store(unix.Gettid(), true)
+			all.Done()
+			all.Wait()
+		})
+	}
+	ended.Wait()
+	ids.Range(func(id, _ any) bool {
+		return assert.Eventually(t, func() bool {
+			_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", id))
+			return err != nil || id == os.Getpid()
+		}, 10*time.Second, time.Millisecond)
+	})
+	for _, c := range programs {
+		c.Signal(syscall.SIGTERM)
+		<-c.Done()
+		assert.Equal(t, 128+int(syscall.SIGTERM), c.Code())
+	}
 }
 
 // A watchdog that was stopped by a signal acts nevertheless when guard orders it to. Otherwise guard would wait for it.
