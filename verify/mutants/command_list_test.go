@@ -10,6 +10,7 @@ const (
 	childLeashGo    = "cmd/spindle/internal/child/leash.go"
 	childDogGo      = "cmd/spindle/internal/child/watchdog.go"
 	childOrphansGo  = "cmd/spindle/internal/child/orphans_linux.go"
+	childTerminalGo = "cmd/spindle/internal/child/terminal_unix.go"
 	childReportGo   = "cmd/spindle/internal/child/report_linux.go"
 	childStateGo    = "cmd/spindle/internal/child/state_unix.go"
 	execJobGo       = "cmd/spindle/internal/run/jobcontrol.go"
@@ -49,6 +50,14 @@ const (
 
 var (
 	childMutants = of("./cmd/spindle/internal/child",
+		one("a terminal is lent by a job that does not have it", "TestATerminalIsLentOnlyByWhoHasIt", childTerminalGo,
+			"\tcase has != t.own:\n\t\treturn false\n", ""),
+		one("a terminal is as it was before the first loan", "TestATerminalIsTakenBackFromAProgramAndFromNobodyElse", childTerminalGo,
+			"\tt.mode, _ = term.GetState(int(t.file.Fd()))\n", "\tif t.mode == nil {\n\t\tt.mode, _ = term.GetState(int(t.file.Fd()))\n\t}\n"),
+		one("a watchdog that was late once acts no more", "TestAWatchdogThatHasActedActsOnceMoreAtTheEndOfItsParent", childWatchGo,
+			"\t\t\t\tv.act(Dead)\n", "\t\t\t\tif !acted {\n\t\t\t\t\tv.act(Dead)\n\t\t\t\t}\n"),
+		one("a mark is the beginning of another", "TestWhatHasAllTheMarksIsKilled", childOrphansGo,
+			"if !slices.Contains(has, e) {", "if !slices.ContainsFunc(has, func(h string) bool { return strings.HasPrefix(h, e) }) {"),
 		one("a program that was killed is sent signals", "TestAProgramWhoseEndIsNotedIsSentNoSignal", childStateGo,
 			"c.code, c.state.exited = code, true", "c.code, c.state.exited = code, code < 128"),
 		one("a watchdog hears of the program before the deadline", "TestAWatchdogHearsTheDeadlineBeforeItHearsOfTheProgram", childGo,
@@ -249,6 +258,7 @@ var (
 
 	probeMutants = of("./cmd/spindle/internal/health",
 		one("a holder is ready", "TestEachPartOfAReportIsAnsweredForItself", probeGo, "answer(w, now.Ready, now.Why)", "answer(w, now.Held, now.Why)"),
+		one("an answer is of two moments", "TestAnAnswerIsOfOneMoment", probeGo, "answer(w, now.Ready, now.Why)", "answer(w, now.Ready, p.report().Why)"),
 		one("a loop that hangs is alive", "TestAProcessIsAliveAsLongAsItsLoopAnswersWithinASecond", probeGo, "answer(w, false, fmt.Sprintf(", "answer(w, true, fmt.Sprintf("),
 	)
 
@@ -365,6 +375,8 @@ var (
 	)
 
 	databaseMutants = of("./cmd/spindle/internal/database",
+		one("notifications are heard at all addresses", "TestACommandHearsNotificationsAtTheAddressThatItWasGiven", "cmd/spindle/internal/database/notifications.go",
+			"net.JoinHostPort(host, \"0\")", "net.JoinHostPort(host[:0], \"0\")"),
 		one("each call replaces the client that another call has replaced", "TestOneClientReplacesTheOneThatAllCallsHave", connectionGo,
 			"\tif c.db == db { //", "\tif db != nil { //"),
 		one("a client that has lost its session is left open", "TestAClientThatHasLostItsSessionIsReplaced", connectionGo,
