@@ -1,9 +1,11 @@
 package child
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -111,8 +113,8 @@ func TestAProgramHasItsWatchdogUntilAllThatItLeftHasEnded(t *testing.T) {
 	assert.NoFileExists(t, dir+"/acted")
 }
 
-// What a program leaves behind and what ends by itself does not stay a zombie until the program ends, which may take months, however
-// many end at the same time.
+// What a program leaves behind and what ends by itself does not stay a zombie until the program ends, which may take months, even
+// if two end at the same time.
 func TestAnOrphanThatEndsDuringTheProgramIsReaped(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, syscall.Mkfifo(dir+"/end", 0o600))
@@ -125,10 +127,18 @@ func TestAnOrphanThatEndsDuringTheProgramIsReaped(t *testing.T) {
 	}
 	end, err := os.OpenFile(dir+"/end", os.O_RDWR, 0)
 	require.NoError(t, err)
-	_, err = end.WriteString(strings.Repeat("\n", many))
-	require.NoError(t, err)
-	for _, orphan := range orphans {
-		assert.Eventually(t, func() bool { return born(orphan) == "" }, 10*time.Second, time.Millisecond)
+	for left := many - 2; left >= 0; left -= 2 {
+		_, err = end.WriteString("\n\n") // each line ends one of them
+		require.NoError(t, err)
+		assert.Eventually(t, func() bool {
+			exist := 0
+			for _, orphan := range orphans {
+				if born(orphan) != "" {
+					exist++
+				}
+			}
+			return exist == left
+		}, 10*time.Second, time.Millisecond)
 	}
 	_ = end.Close()
 	c.Kill()
@@ -309,8 +319,12 @@ func TestWhatHasAllTheMarksIsKilled(t *testing.T) {
 	}
 	marks := []string{"MARK=" + dir, "TERM=1"}
 	var marked []*Child
-	for i := range 3 {
-		c, _ := start("marked"+strconv.Itoa(i), marks...)
+	large := make([]string, 9) // more than a megabyte, before the marks
+	for i := range large {
+		large[i] = fmt.Sprintf("LARGE%d=%0120000d", i, 0)
+	}
+	for i, before := range [][]string{nil, nil, large} {
+		c, _ := start("marked"+strconv.Itoa(i), slices.Concat(before, marks)...)
 		marked = append(marked, c)
 	}
 	others := map[*Child]int{}
