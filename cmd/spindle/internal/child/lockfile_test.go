@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -51,6 +52,7 @@ func TestALockFileHasOneHolder(t *testing.T) {
 // A guard asks for its lock file ten times a second until it gets it, and keeps no file of an attempt that failed.
 func TestAnAttemptToTakeALockFileLeavesNoFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close it, sooner or later
 	testcheck.NothingLeft(t, func() {
 		held, err := NewLockFile(path)
 		require.NoError(t, err)
