@@ -243,12 +243,12 @@ func TestTheEndOfAProgramSparesTheWatchdogsOfOthers(t *testing.T) {
 	}
 }
 
-// However a program ends, what it has left in its group ends with it, unless that may outlive it.
+// However a program ends, what it has left in its group ends with it, even if it ignores signals, unless that may outlive it.
 func TestTheGroupEndsWithTheProgram(t *testing.T) {
 	for _, end := range []string{"exit 0", "exit 3", "kill -9 $$"} {
 		for _, leaving := range []bool{false, true} { // as a guard's --activate starts a service
 			file := t.TempDir() + "/left"
-			c, err := Start(Command{Args: []string{"sh", "-c", "(while ! [ -e " + file + ".go ]; do sleep 0.01; done; echo 1 >" + file + ".lives) & echo $! >" + file + "; " + end}, Apart: true, Leaving: leaving})
+			c, err := Start(Command{Args: []string{"sh", "-c", "trap '' TERM HUP INT QUIT; (while ! [ -e " + file + ".go ]; do sleep 0.01; done; echo 1 >" + file + ".lives) & echo $! >" + file + "; " + end}, Apart: true, Leaving: leaving})
 			require.NoError(t, err)
 			<-c.Done()
 			left := wrote(t, file)

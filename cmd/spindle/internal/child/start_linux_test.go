@@ -18,6 +18,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -639,12 +640,16 @@ func TestAWatchdogThatHasActedActsOnceMoreAtTheEndOfItsParent(t *testing.T) {
 }
 
 // A watchdog has a session of its own. At its parent's terminal, Ctrl-Z or a message that it prints in the background could stop it.
-func TestAWatchdogHasASessionOfItsOwn(t *testing.T) {
+// It also has the name by which another exec around its parent spares it.
+func TestAWatchdogHasASessionAndANameOfItsOwn(t *testing.T) {
 	dog, err := watchers(filepath.Join(t.TempDir(), "acted"))(inAnHour())
 	require.NoError(t, err)
 	session, err := unix.Getsid(dog.process.Pid)
 	require.NoError(t, err)
 	assert.Equal(t, dog.process.Pid, session)
+	p, err := procfs.NewProc(dog.process.Pid)
+	require.NoError(t, err)
+	assert.Eventually(t, func() bool { return isWatchdog(p) }, 10*time.Second, time.Millisecond)
 	assert.NoError(t, dog.Finish(t.Context()))
 }
 
