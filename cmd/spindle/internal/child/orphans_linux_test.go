@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -346,9 +347,10 @@ func TestWhatHasAllTheMarksIsKilled(t *testing.T) {
 	}
 }
 
-// A new watchdog has the deadline of the killed one.
+// A new watchdog has the deadline of the killed one, of which nothing is left.
 func TestAnotherWatchdogKnowsTheDeadline(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close its pipe, sooner or later
 	testcheck.NothingLeft(t, func() {
 		c, err := Start(Command{Args: []string{"sleep", "1000"}, Apart: true, Watch: watchers(acted), Until: inAnHour})
 		require.NoError(t, err)
