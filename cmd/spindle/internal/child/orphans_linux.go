@@ -146,7 +146,7 @@ func KillMarked(entries ...string) (found bool) {
 		return false
 	}
 	for p, stat := range processes() {
-		if stat.State == zombie || p.PID == os.Getpid() {
+		if stat.State == zombie {
 			continue
 		}
 		handle, err := os.FindProcess(p.PID) // before the marks are read, because the id could be reused before the kill

@@ -121,7 +121,7 @@ func (v *vigil) strange() bool {
 }
 
 // gone reports whether the group has certainly exited. Even after the kill, processes may still be running for a while.
-func (v *vigil) gone() bool { return v.group != 0 && !v.strange() && groupGone(v.group) }
+func (v *vigil) gone() bool { return v.group != 0 && groupGone(v.group) }
 
 func remaining(clock elect.Clock, since elect.Instant, left time.Duration, wall int64) time.Duration {
 	now := clock.Now()
