@@ -312,26 +312,24 @@ func TestAProgramOfAnotherUser(t *testing.T) {
 // All that has all the marks is killed, and nothing else: not even a program of another term under the same lock, whose token may
 // begin with the same digits.
 func TestWhatHasAllTheMarksIsKilled(t *testing.T) {
-	dir := t.TempDir()
-	start := func(name string, env ...string) (*Child, int) {
-		c, err := Start(Command{Args: []string{"sh", "-c", "echo $$ >'" + dir + "/" + name + "'; exec sleep 1000"}, Env: append(os.Environ(), env...), Apart: true})
+	start := func(env ...string) *Child {
+		c, err := Start(Command{Args: []string{"sleep", "1000"}, Env: append(os.Environ(), env...), Apart: true})
 		require.NoError(t, err)
-		return c, wrote(t, dir+"/"+name)
+		return c
 	}
-	marks := []string{"MARK=" + dir, "TERM=1"}
+	own := "MARK=" + t.TempDir()
+	marks := []string{own, "TERM=1"}
 	var marked []*Child
 	large := make([]string, 9) // more than a megabyte, before the marks
 	for i := range large {
 		large[i] = fmt.Sprintf("LARGE%d=%0120000d", i, 0)
 	}
-	for i, before := range [][]string{nil, nil, large} {
-		c, _ := start("marked"+strconv.Itoa(i), slices.Concat(before, marks)...)
-		marked = append(marked, c)
+	for _, before := range [][]string{nil, nil, large} {
+		marked = append(marked, start(slices.Concat(before, marks)...))
 	}
-	others := map[*Child]int{}
-	for name, env := range map[string][]string{"of another term": {marks[0], "TERM=2"}, "of a longer token": {marks[0], "TERM=12"}, "of another variable": {marks[0], "TERM=", "LAST_TERM=1"}, "of another lock": {"MARK=" + dir + "/1", marks[1]}} {
-		c, pid := start(name, env...)
-		others[c] = pid
+	others := map[string]*Child{}
+	for name, env := range map[string][]string{"of another term": {own, "TERM=2"}, "of a longer token": {own, "TERM=12"}, "of another variable": {own, "TERM=", "LAST_TERM=1"}, "of another lock": {own + "/1", "TERM=1"}} {
+		others[name] = start(env...)
 	}
 	assert.True(t, KillMarked(marks...))
 	for _, c := range marked {
@@ -340,10 +338,10 @@ func TestWhatHasAllTheMarksIsKilled(t *testing.T) {
 	}
 	assert.False(t, KillMarked(marks...), "nothing is left")
 	assert.False(t, KillMarked(), "no mark is everybody's")
-	for c, pid := range others {
-		assert.False(t, gone(pid), c.Args)
-		c.Kill()
+	for name, c := range others {
+		c.Signal(syscall.SIGTERM)
 		<-c.Done()
+		assert.Equal(t, 128+int(syscall.SIGTERM), c.Code(), name)
 	}
 }
 
