@@ -3,6 +3,8 @@
 package run
 
 import (
+	"cmp"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +65,10 @@ func TestWhatWasDoneLastDecidesWheneverExecLearnsOfIt(t *testing.T) {
 					record()
 					require.NoError(t, held.Release(t.Context(), errGivenUp))
 					if when == "before" {
+						var over *terminal.Exit
+						assert.Equal(t, r.code != 0, errors.As(s.exec.glance(t.Context()), &over), "%s: exec ends before it verifies the table", name)
+						assert.Equal(t, r.code, cmp.Or(over, &terminal.Exit{}).Code, name)
+						s.exec.todo = table.Due{}
 						s.start()
 					}
 				}
@@ -111,6 +117,7 @@ func TestAnExecThatBeginsDuringAnOutageChoosesItsKeySoonAfterIt(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSite(t, &memstore.Store{}, "a", doingOnce)
 			begins(s)
+			assert.NoError(t, s.exec.glance(t.Context()), "%s: exec ends, but would get an answer later", name)
 			s.start()
 			time.Sleep(20 * lease)
 			asked := s.Counts()["done"]

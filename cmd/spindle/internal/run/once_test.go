@@ -45,25 +45,34 @@ func TestPeriodsEndFarFromTheTimesOfCron(t *testing.T) {
 	assert.Equal(t, "2026-11-21T00:07:30Z", keyOf(night, time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)))
 }
 
-// A fleet that waits for a program that fails does not run it back to back. With --try exec does not wait.
+// A fleet that waits for a program that fails does not run it back to back. With --try exec does not wait, and a failure from before
+// its start does not matter, whether an earlier key was done or not.
 func TestAProgramThatFailedElsewhereIsRunAgainAfterAPause(t *testing.T) {
-	for _, try := range []bool{false, true} {
+	for i := range 8 {
+		try, waits, earlier := i&1 > 0, i&2 > 0, i&4 > 0
 		synctest.Test(t, func(t *testing.T) {
 			rows := table.Table{Store: &memstore.Store{}}
 			x := &execution{reports: reportsOn(rows.Store, "job", "me", lease), lease: lease, atOnce: try, once: once{schedule: table.Named("1")}}
 			x.beginOnce()
 			other := reportsOn(rows.Store, "job", "other", lease).candidate
+			if earlier {
+				require.NoError(t, other.Try(t.Context(), elect.All, 0).Term.Finish(t.Context(), errGivenUp, table.Due{Key: "0"}, "other"))
+			}
+			time.Sleep(lease)
 			holder := other.Try(t.Context(), elect.All, 0).Term
 			require.NotNil(t, holder)
-			require.Nil(t, x.step(t.Context()).Term, "held by another")
+			if waits {
+				require.Nil(t, x.step(t.Context()).Term, "held by another")
+			}
 			require.NoError(t, holder.Release(t.Context(), errors.New("failed")))
+			time.Sleep(lease)
 			start := time.Now()
 			step := x.step(t.Context())
 			for ; step.Term == nil; step = x.step(t.Context()) {
 				require.NoError(t, step.Err)
 				time.Sleep(step.Pause)
 			}
-			assert.Equal(t, try, time.Since(start) == 0, "%v", time.Since(start))
+			assert.Equal(t, try || !waits, time.Since(start) == 0, "try=%v, waits=%v, earlier=%v: %v", try, waits, earlier, time.Since(start))
 			step.Term.End(errors.New("the end"))
 		})
 	}
@@ -83,6 +92,19 @@ func TestTheKeyFollowsSpannersClock(t *testing.T) {
 				due, _ := o.schedule.Due(time.Now().Add(ahead))
 				assert.Equal(t, due, x.todo, "%v", ahead)
 			})
+		}
+	}
+}
+
+// A timer that is early or late, by less than half of its period, has the key of its own time, whichever flag says when it fires.
+func TestATimerThatIsNotOnTimeHasTheKeyOfItsTime(t *testing.T) {
+	for flag, o := range map[string]once{
+		"--every": {tick: table.Tick{Period: day, Offset: 3 * time.Hour}}, "--cron": {line: "0 3 * * *", zone: "UTC"},
+	} {
+		require.NoError(t, o.schedules(flag, true))
+		for late := -11 * time.Hour; late <= 11*time.Hour; late += time.Hour / 2 {
+			due, _ := o.schedule.Due(time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC).Add(late))
+			assert.Equal(t, "2026-11-20T03:00:00Z", due.Key, "%s, %v late", flag, late)
 		}
 	}
 }
