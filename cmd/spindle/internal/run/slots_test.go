@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -270,7 +271,7 @@ func TestASlotThatMayBeUnknownIsGivenBackHoweverTheWaitEnds(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memstore.Store{}
-			var claims atomic.Int32
+			var claims, asked atomic.Int32
 			x := newSite(t, store, "exec", r.change, func(x *site) { x.exec.slots = 2 })
 			held := func() bool {
 				return !store.Rows()[wait.Slot("job", 0)].Heartbeat.IsZero() || !store.Rows()[wait.Slot("job", 1)].Heartbeat.IsZero()
@@ -282,6 +283,7 @@ func TestASlotThatMayBeUnknownIsGivenBackHoweverTheWaitEnds(t *testing.T) {
 			})
 			x.Refuse(func(step string) error {
 				if step == "observe" && held() {
+					asked.Add(1)
 					return r.why
 				}
 				return nil
@@ -296,6 +298,7 @@ func TestASlotThatMayBeUnknownIsGivenBackHoweverTheWaitEnds(t *testing.T) {
 			assert.Empty(t, x.ran, name)
 			assert.Positive(t, claims.Load(), name)
 			assert.LessOrEqual(t, claims.Load(), int32(12), name)
+			assert.True(t, r.why != newer || asked.Load() == claims.Load(), "%s: it keeps a slot although asking again does not help", name)
 			assert.False(t, held(), "%s: the slot is kept", name)
 		})
 	}
@@ -320,6 +323,64 @@ func TestAnExecInTheOnlySlotThatAllKnowWaitsForItself(t *testing.T) {
 			}
 			p.exit(0)
 			assert.Zero(t, x.ends())
+		})
+	}
+}
+
+// Execs that only try, and that are started at the same instant, fill all the slots: one that has lost a slot to another tries the next.
+// One more is told that all of them are held.
+func TestExecsThatTryAtOnceFillAllSlots(t *testing.T) {
+	for n := range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			var all []*site
+			for i := range n + 1 {
+				all = append(all, newSite(t, store, fmt.Sprint(i), func(s *site) {
+					s.exec.slots, s.exec.atOnce = max(n, 1), true
+					s.exec.candidate.Clock, s.exec.config.Clock = last{}, last{} // all choose the same slot
+				}).start())
+			}
+			time.Sleep(lease)
+			assert.Equal(t, max(n, 1), strings.Count(fmt.Sprint(store.Rows()), `"kind":"semaphore"`), "alerts know that slots may be free")
+			slots, late := map[string]bool{}, 0
+			for _, s := range all {
+				runs := s.runs()
+				s.exitAll(0)
+				if end := s.ends(); runs {
+					slots[s.exec.slot] = true
+				} else {
+					late++
+					assert.Equal(t, NotInTime, end.Code)
+				}
+			}
+			assert.Len(t, slots, max(n, 1))
+			assert.Equal(t, n+1-max(n, 1), late)
+		})
+	}
+}
+
+// While an exec with fewer slots waits, the others take only slots that it knows. Otherwise, there would be more holders than it allows
+// as soon as it has its slot.
+func TestAnExecThatWaitsLimitsTheSlotsOfTheOthers(t *testing.T) {
+	for i := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			sized := func(id string, n int) *site { return newSite(t, store, id, func(s *site) { s.exec.slots = n }).start() }
+			holder := sized("holder", 1)
+			work := holder.running()
+			small := sized("small", 1)
+			time.Sleep(lease)
+			large := sized("large", 3)
+			time.Sleep(lease + time.Duration(i)*lease/97)
+			work.exit(0)
+			p := small.running()
+			time.Sleep(lease)
+			assert.Empty(t, large.began)
+			p.exit(0)
+			large.running().exit(0)
+			for _, s := range []*site{holder, small, large} {
+				assert.Zero(t, s.ends())
+			}
 		})
 	}
 }
