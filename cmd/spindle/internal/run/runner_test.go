@@ -5,6 +5,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -372,6 +373,42 @@ func TestTheEndOfAWaitSaysWhatIsKnown(t *testing.T) {
 			holder.ends()
 			time.Sleep(lease)
 		})
+	}
+}
+
+// An exec that only tries says the same as one whose wait is over. A lock that no exec can ever have ends both at once.
+func TestExecSaysTheSameWhetherItTriesOrWaits(t *testing.T) {
+	for name, r := range map[string]struct {
+		answer error // of each poll
+		code   int
+		atOnce bool
+	}{
+		"it is held":                    {nil, NotInTime, false},
+		"it is held by a newer version": {fmt.Errorf("a row %w", table.ErrNewer), NotInTime, false},
+		"an outage":                     {commandtest.Away, terminal.Failed, false},
+		"it is a group's":               {fmt.Errorf("a row %w", table.ErrGroup), terminal.Failed, true},
+	} {
+		for kind, change := range map[string]func(*site){"a lock": func(*site) {}, "once": doingOnce, "slots": func(s *site) { s.exec.slots = 1 }} {
+			for _, tries := range []bool{true, false} {
+				synctest.Test(t, func(t *testing.T) {
+					store := &memstore.Store{}
+					holder := newSite(t, store, "holder", change).start()
+					work := holder.running()
+					s := newSite(t, store, "a", change, func(s *site) {
+						if s.exec.atOnce = tries; !tries {
+							s.exec.wait = lease
+						}
+					})
+					s.Refuse(fleet.Refusing("observe", r.answer))
+					began := time.Now()
+					assert.Equal(t, r.code, s.start().ends().Code, "%s, %s, tries=%v", name, kind, tries)
+					assert.ErrorContains(t, s.end.Err, "was not acquired", "%s, %s, tries=%v", name, kind, tries)
+					assert.Equal(t, tries || r.atOnce, time.Since(began) == 0, "%s, %s, tries=%v", name, kind, tries)
+					work.exit(3)
+					holder.ends()
+				})
+			}
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/internal/wait"
 	"github.com/spindle-lock/spindle/lock"
@@ -257,6 +258,32 @@ func TestAWaitingExecIsToldThatTheLockIsFree(t *testing.T) {
 	})
 }
 
+// With notifications, a queue moves on at once, although each of its execs has the lock only for an instant, in which those behind it
+// can't ask it: the one before it has told it of them.
+func TestAQueueOfShortProgramsMovesOnAtOnce(t *testing.T) {
+	for kind, change := range map[string]func(*site){"a lock": func(*site) {}, "slots": func(s *site) { s.exec.slots = 1 }} {
+		synctest.Test(t, func(t *testing.T) {
+			store, net := &memstore.Store{}, spindletest.NewNetwork()
+			holder := newSite(t, store, "holder", notified(net), change).start()
+			work := holder.running()
+			var queue []*site
+			for i := range 5 {
+				queue = append(queue, newSite(t, store, fmt.Sprint(i), notified(net), change).start())
+				time.Sleep(lease)
+			}
+			freed := time.Now()
+			work.exit(0)
+			for _, s := range queue {
+				s.running().exit(0)
+			}
+			for _, s := range append(queue, holder) {
+				assert.Zero(t, s.ends())
+			}
+			assert.Less(t, time.Since(freed), 100*time.Millisecond, kind)
+		})
+	}
+}
+
 // Who ends while it waits leaves no ticket. A signal or the end of the wait is not delayed by a table that hangs.
 func TestAnExecThatStopsWaitingLeavesNoTicket(t *testing.T) {
 	for failures, hangs := range map[time.Duration]bool{0: false, lease / 2: false, time.Nanosecond: true} {
@@ -288,29 +315,39 @@ func TestAnExecThatStopsWaitingLeavesNoTicket(t *testing.T) {
 	}
 }
 
-// Who no longer waits exchanges no messages, however it waited. A command with --restart waits many times in one process, which would
-// keep what it has forgotten, and ask for it.
+// Who no longer waits exchanges no messages, however it waited, and whether it has the lock now or has given up. A command with --restart
+// waits many times in one process, which would keep what it has forgotten, and ask for it.
 func TestAnExecThatStopsWaitingSendsNoMessages(t *testing.T) {
 	for how, change := range map[string]func(*site){
 		"it queues": func(*site) {}, "it stands by": func(s *site) { s.standsBy = true }, "slots": func(s *site) { s.exec.slots = 1 },
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			store, net := &memstore.Store{}, spindletest.NewNetwork()
-			holder := newSite(t, store, "holder", notified(net), change).start()
-			work := holder.running()
-			s := newSite(t, store, "a", notified(net), change).start()
-			before := net.Sent()
-			time.Sleep(5 * lease)
-			require.Greater(t, net.Sent(), before, "%s: it asks the holder while it waits", how)
-			s.signals <- syscall.SIGTERM
-			assert.Equal(t, byTerm, s.ends().Code, how)
-			time.Sleep(time.Second) // what was on its way
-			before = net.Sent()
-			time.Sleep(5 * lease)
-			assert.Equal(t, before, net.Sent(), how)
-			work.exit(0)
-			holder.ends()
-		})
+		for _, wins := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				store, net := &memstore.Store{}, spindletest.NewNetwork()
+				holder := newSite(t, store, "holder", notified(net), change).start()
+				work := holder.running()
+				s := newSite(t, store, "a", notified(net), change).start()
+				before := net.Sent()
+				time.Sleep(5 * lease)
+				require.Greater(t, net.Sent(), before, "%s: it asks the holder while it waits", how)
+				if wins {
+					work.exit(0)
+					s.running()
+				} else {
+					s.signals <- syscall.SIGTERM
+				}
+				time.Sleep(time.Second) // what was on its way
+				before = net.Sent()
+				time.Sleep(5 * lease)
+				assert.Equal(t, before, net.Sent(), "%s, wins=%v", how, wins)
+				if wins {
+					s.exitAll(0)
+				}
+				assert.Equal(t, map[bool]int{true: 0, false: byTerm}[wins], s.ends().Code, how)
+				work.exit(0)
+				holder.ends()
+			})
+		}
 	}
 }
 
@@ -443,6 +480,51 @@ func TestASignalEndsAWaitAtOnceWhateverExecWaitsFor(t *testing.T) {
 					time.Sleep(lease) // a ticket is still being deleted; a process would have ended
 				})
 			}
+		}
+	}
+}
+
+// Whatever request is refused again and again, exec repeats it at the pace of its retries, not back to back: a fleet of waiting execs
+// would be a flood for a database that is just coming back. Soon after the outage, its program runs.
+func TestARequestThatKeepsFailingIsNotRepeatedBackToBack(t *testing.T) {
+	for kind, change := range map[string]func(*site){
+		"it queues": func(*site) {}, "it stands by": func(s *site) { s.standsBy = true }, "once": doingOnce, "slots": func(s *site) { s.exec.slots = 2 },
+	} {
+		for step, most := range map[string]int{"observe": 40, "claim": 80, "confirm": 350, "done": 40} {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memstore.Store{}
+				s := newSite(t, store, "a", change)
+				s.Refuse(fleet.Refusing(step, commandtest.Away))
+				s.start()
+				time.Sleep(5 * lease)
+				requests := 0
+				for _, n := range s.Counts() {
+					requests += n
+				}
+				assert.LessOrEqual(t, requests, most, "%s, %s", kind, step)
+				assert.Empty(t, tickets(store), "%s, %s: others would wait for an exec that can't claim", kind, step)
+				s.Refuse(nil)
+				time.Sleep(3 * lease)
+				s.running().exit(0)
+				assert.Zero(t, s.ends(), "%s, %s", kind, step)
+			})
+		}
+	}
+}
+
+// A signal ends an exec that only tries as it ends any other, with the signal's code: a script would take another code for an answer.
+func TestASignalEndsAnExecThatOnlyTries(t *testing.T) {
+	for kind, change := range map[string]func(*site){"a lock": func(*site) {}, "once": doingOnce, "slots": func(s *site) { s.exec.slots = 2 }} {
+		for _, step := range []string{"observe", "claim", "confirm", "done"} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, &memstore.Store{}, "a", change, func(s *site) { s.exec.atOnce = true })
+				s.Lose(func(name string) bool { return name == step }, nil)
+				s.start()
+				time.Sleep(lease / 100)
+				s.signals <- syscall.SIGTERM
+				s.exitAll(signalCode(syscall.SIGTERM))
+				assert.Equal(t, terminal.Exit{Code: byTerm}, s.ends(), "%s, %s", kind, step)
+			})
 		}
 	}
 }
