@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -123,6 +124,34 @@ func TestAProgramThatShutsDownIsNotChecked(t *testing.T) {
 				p.exit(7)
 				assert.Equal(t, terminal.Exit{Code: 7}, s.ends())
 			})
+		})
+	}
+}
+
+// A heartbeat that is sent again needs no new check, however long the check before it took. Otherwise, a slow check would take the time
+// in which a heartbeat can still arrive.
+func TestAHeartbeatThatIsSentAgainNeedsNoNewCheck(t *testing.T) {
+	for _, takes := range []time.Duration{0, lease / 6, lease / 4} {
+		synctest.Test(t, func(t *testing.T) {
+			var checks, beats, sent atomic.Int32 // sent: how many checks there were when the heartbeat was sent for the fifth time
+			s := newSite(t, &memstore.Store{}, "a", func(s *site) {
+				s.check = func(context.Context, role) error { time.Sleep(takes); checks.Add(1); return nil }
+			})
+			s.Refuse(func(step string) error {
+				switch {
+				case step != "heartbeat":
+				case beats.Add(1) < 5:
+					return commandtest.Away
+				default:
+					sent.CompareAndSwap(0, checks.Load())
+				}
+				return nil
+			})
+			p := s.start().running()
+			time.Sleep(lease)
+			assert.EqualValues(t, 1, sent.Load(), takes)
+			p.exit(0)
+			assert.Zero(t, s.ends())
 		})
 	}
 }

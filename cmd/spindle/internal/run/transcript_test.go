@@ -223,6 +223,18 @@ work has ended; competing again
 !*the health check failed (failure 2 of 3 in a row): sick (check 5)
 !*the health check failed: sick (check 6); ending work, which will be killed if it has not exited after 2.5s
 *released job`},
+		"it ends during a health check": {
+			change: func(s *site, _ *memstore.Store) {
+				s.exec.unhealthy = 2
+				s.check = func(ctx context.Context, _ role) error { <-ctx.Done(); return ctx.Err() }
+			},
+			happens: func(s *site, _ *memstore.Store) {
+				p := s.running()
+				time.Sleep(lease / 2)
+				p.exit(0)
+			}, want: `
+*holding job, token N
+*released job`},
 		"it does its work": {
 			change:  func(s *site, _ *memstore.Store) { doingOnce(s) },
 			happens: func(s *site, _ *memstore.Store) { s.running().exit(0) }, want: `
@@ -261,6 +273,11 @@ work has ended; competing again
 				recorded(s.t, store, table.Due{Key: "2"})
 			}, want: `
 job: skipping 1 because the larger key 2 was done Ns ago, by other. It is not known whether 1 ever ran key=1`},
+		"its work is new": {
+			change:  func(s *site, _ *memstore.Store) { s.exec.once = once{schedule: ofCron(day)} },
+			happens: func(s *site, _ *memstore.Store) { s.running().exit(0) }, want: `
+*holding job, token N key=2000-01-01T00:07:30Z
+*released job: 2000-01-01T00:07:30Z is done key=2000-01-01T00:07:30Z`},
 		"its work had another period": {
 			change: func(s *site, store *memstore.Store) {
 				s.exec.once = once{schedule: ofCron(day)}
