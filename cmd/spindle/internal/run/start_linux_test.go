@@ -124,6 +124,23 @@ func termOf(t *testing.T, g *guarding) *elect.Term {
 	return step.Term
 }
 
+// A watchdog that acts on its own knows all that guard was told: its hook runs with the lock and the token, and a deactivation has the
+// time of --confirm.
+func TestAWatchdogKnowsWhatGuardWasTold(t *testing.T) {
+	dir := t.TempDir()
+	g := guardWith(func(g *guarding) {
+		g.deactivate = fmt.Sprintf("sleep 0.1; echo >>%[1]s/tries; [ $(wc -l <%[1]s/tries) -gt 1 ]", dir)
+		g.renew, g.confirm, g.state.last = 20*time.Millisecond, 3000, 7
+		g.hooks.Commands[onStuck] = "echo $SPINDLE_LOCK $SPINDLE_TOKEN >>" + dir + "/stuck"
+	})
+	dog, err := g.arm(nil, time.Now())
+	require.NoError(t, err)
+	<-dog.Begun()
+	assert.Equal(t, "service 7", contents(t, dir+"/stuck"))
+	assert.NoError(t, g.Deactivate(t.Context()))
+	<-dog.Gone()
+}
+
 // A service is inactive once guard says so, and deactivated only as often as it must be, however its watchdog ends: one that is killed
 // during a deactivation is replaced, and one that has missed its deadline has already begun.
 func TestAServiceIsInactiveHoweverItsWatchdogEnds(t *testing.T) {
