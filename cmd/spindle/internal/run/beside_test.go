@@ -20,6 +20,7 @@ import (
 // A watchdog releases exec's lock if exec has exited, and only once the program has exited too: otherwise, two programs would run. If
 // exec is only late, it may continue, and release the lock itself. Here, there is no database, so that the release fails.
 func TestAWatchdogReleasesTheLockOnceExecAndItsProgramAreGone(t *testing.T) {
+	const lease = time.Second / 10 // it looks for processes again and again, which takes real time
 	for _, why := range []child.Reason{child.Told, child.Dead, child.Late} {
 		for _, gone := range []time.Duration{0, lease / 2, 2 * lease} {
 			synctest.Test(t, func(t *testing.T) {
