@@ -289,9 +289,5 @@ func (g *guarding) Check(ctx context.Context, role role) error {
 	if g.healthcheck == "" {
 		return nil
 	}
-	err := g.shell(ctx, g.healthcheck+" "+string(role), 0, child.Command{})
-	if err != nil && role == standby && ctx.Err() == nil {
-		g.does(false, "on standby: not competing because the health check failed: %v", err)
-	}
-	return err
+	return g.shell(ctx, g.healthcheck+" "+string(role), 0, child.Command{})
 }

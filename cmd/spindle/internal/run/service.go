@@ -89,6 +89,7 @@ func (s *services) try(ctx context.Context) (elect.Step, *terminal.Exit) {
 				s.say("competing again because the health check succeeded")
 			} else {
 				s.warn("not competing because the health check failed: %v", err)
+				s.does(false, "on standby: not competing because the health check failed: %v", err)
 			}
 		}
 	}

@@ -479,6 +479,45 @@ func TestUsersAreShownEachState(t *testing.T) {
 	})
 }
 
+// Users are shown why a machine on standby does not compete, whether its health check fails or hangs, and only as long as that is so.
+// A check that fails while the machine holds the lock does not put it on standby.
+func TestAMachineIsShownNotToCompeteExactlyWhileItDoesNot(t *testing.T) {
+	const idle = "on standby: not competing because the health check failed: "
+	for _, hang := range []bool{false, true} {
+		inWorld(t, func(t *testing.T, w *guardWorld) {
+			a := w.start("a")
+			w.until("a")
+			b := w.start("b", func(g *guarding) { g.unhealthy, g.confirm = 100, 10 })
+			shows := func(want string) {
+				t.Helper()
+				synctest.Wait()
+				assert.Regexp(t, "^"+want, b.guard.now().Why, "hang=%v", hang)
+			}
+			for range 2 {
+				time.Sleep(2 * renew)
+				shows("on standby: lock is held by a")
+				b.set(func() { b.sick, b.hang = !hang, hang })
+				time.Sleep(guardLease + 2*renew)
+				shows(idle)
+				b.set(func() { b.sick, b.hang = false, false })
+				time.Sleep(guardLease)
+			}
+			a.Cut()
+			time.Sleep(guardLease + renew/4)
+			b.set(func() { b.sick, b.hang = !hang, hang })
+			time.Sleep(renew)
+			shows(confirming)
+			w.until("b")
+			time.Sleep(2 * guardLease)
+			shows(working)
+			b.set(func() { b.sick, b.hang = false, false })
+			a.Mend()
+			a.end()
+			b.end()
+		})
+	}
+}
+
 // As long as a deactivation fails, users are shown that the service may be active, whatever else happens.
 func TestAServiceThatCanNotBeDeactivatedIsShownAsSuchWhateverHappens(t *testing.T) {
 	for name, happens := range map[string]func(w *guardWorld, a *guardSite){
