@@ -61,7 +61,8 @@ func (n *notified) until(want string) (before []string) {
 	}
 }
 
-// Type=notify: guard is ready once it has deactivated, and competes. Neither the commands of guard and exec nor their
+// Type=notify: guard is ready once it has deactivated, and competes. A signal to end is told at once, so that systemd waits for what is
+// being ended. Neither the commands of guard and exec nor their
 // watchdogs speak for them.
 func TestSystemdKnowsHowGuardAndExecAre(t *testing.T) {
 	for name, r := range map[string]struct {
@@ -71,9 +72,9 @@ func TestSystemdKnowsHowGuardAndExecAre(t *testing.T) {
 		status string // an expression
 		code   int
 	}{
-		"guard": {[]string{"--name", "svc", "--renew", "300ms", "--confirm", "8", "--activate", "env >on", "--deactivate", "env >off; sleep 0.2", "--on-acquire", "env >hook"},
+		"guard": {[]string{"--name", "svc", "--renew", "300ms", "--confirm", "8", "--activate", "env >on", "--deactivate", "sleep 0.2; env >off; [ ! -e on ] || until [ -e end ]; do sleep 0.01; done", "--on-acquire", "env >hook"},
 			[]string{"off"}, []string{"on", "hook"}, `^STATUS=the service is active$`, 0},
-		"exec": {[]string{"--name", "job", "--lease", "6s", "sh", "-c", `env >on; exec sleep 1000`}, nil, []string{"on"}, `^STATUS=holding job, token \d+; running sh$`, 143},
+		"exec": {[]string{"--name", "job", "--lease", "6s", "sh", "-c", `trap "until [ -e end ]; do sleep 0.01; done; exit 5" TERM; env >on; while :; do sleep 0.01; done`}, nil, []string{"on"}, `^STATUS=holding job, token \d+; running sh$`, 5},
 	} {
 		dir := t.TempDir()
 		c, n := unit(t, dir, append([]string{name}, r.args...)...)
@@ -91,7 +92,8 @@ func TestSystemdKnowsHowGuardAndExecAre(t *testing.T) {
 			assert.NotRegexp(t, `(?m)^(NOTIFY_SOCKET|WATCHDOG_)`, string(env), "%s: %s", name, f)
 		}
 		require.NoError(t, c.Process.Signal(syscall.SIGTERM))
-		n.until("STOPPING=1")
+		n.until("STOPPING=1") // even if what it ends takes long
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "end"), nil, 0o600))
 		_ = c.Wait()
 		assert.Equal(t, r.code, c.ProcessState.ExitCode(), name)
 	}

@@ -74,10 +74,10 @@ func TestEachStepOfAGuardHasTheTimeOfItsOwnFlag(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		about(t, 2*renew*19/20, 2*renew*19/20, time.Since(began), "a deactivation that hangs")
-		a.set(func() { a.turnOff, a.broken = 0, 3 })
+		a.set(func() { a.turnOff, a.broken = 9*renew/5, 3 }) // just in time, each time
 		began = time.Now()
 		w.gone("a")
-		about(t, 3*renew/2, 2*renew, time.Since(began), "three retries")
+		about(t, 4*(renew/2+9*renew/5), 4*(renew/2+9*renew/5), time.Since(began), "three retries that fail, and one that succeeds")
 		<-a.done
 		w.until("b")
 

@@ -75,6 +75,8 @@ type guardSite struct {
 	checkTakes  time.Duration
 	command     string // that runs
 	checks      []role
+	checkBegan  time.Time // the last one
+	checkEnded  time.Time
 	deactivated int
 	extended    []time.Time
 	ctx         context.Context
@@ -176,8 +178,9 @@ func (s *guardSite) Deactivate(ctx context.Context) error {
 func (s *guardSite) Check(ctx context.Context, role role) error {
 	s.faults.Lock()
 	hang, sick, takes := s.hang, s.sick, s.checkTakes
-	s.checks = append(s.checks, role)
+	s.checks, s.checkBegan = append(s.checks, role), time.Now()
 	s.faults.Unlock()
+	defer s.set(func() { s.checkEnded = time.Now() })
 	if elect.Sleep(ctx, elect.SystemClock{}, takes); ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -513,6 +516,43 @@ func TestAMachineIsShownNotToCompeteExactlyWhileItDoesNot(t *testing.T) {
 			b.set(func() { b.sick, b.hang = false, false })
 			a.Mend()
 			a.end()
+			b.end()
+		})
+	}
+}
+
+// A machine on standby polls, and may claim the lock, only if a check has just succeeded or began less than half of --renew ago, however
+// often it polls and however long a check takes. More checks than that would be a burden.
+func TestAMachineOnStandbyClaimsOnlyOnAFreshHealthCheck(t *testing.T) {
+	for _, takes := range []time.Duration{0, renew / 5, renew * 2 / 5, renew * 3 / 2} {
+		inWorld(t, func(t *testing.T, w *guardWorld) {
+			a := w.start("a", handsOver)
+			w.until("a")
+			b := w.site("b", handsOver)
+			b.checkTakes = takes
+			polls := 0
+			var began []time.Time
+			b.Refuse(func(step string) error {
+				b.set(func() {
+					if step == "observe" {
+						polls++
+						assert.True(t, time.Since(b.checkBegan) < renew/2 || time.Now().Equal(b.checkEnded), "a check of %v: poll %d", takes, polls)
+					}
+					if n := len(began); n == 0 || !began[n-1].Equal(b.checkBegan) {
+						began = append(began, b.checkBegan)
+					}
+				})
+				return nil
+			})
+			b.begin()
+			time.Sleep(10 * guardLease)
+			a.end() // b polls often while the end is announced
+			w.until("b")
+			assert.Greater(t, polls, 10)
+			for i := range began[1:] {
+				assert.GreaterOrEqual(t, began[i+1].Sub(began[i]), renew/2)
+			}
+			b.set(func() { b.checkTakes = 0 })
 			b.end()
 		})
 	}

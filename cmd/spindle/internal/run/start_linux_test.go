@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -115,6 +116,34 @@ func TestAWatchdogDeactivatesWithTheBytesThatGuardWasGiven(t *testing.T) {
 	said, err := os.ReadFile(ran)
 	require.NoError(t, err)
 	assert.Equal(t, "caf\xe9", string(said))
+}
+
+// A watchdog may have to do all of its guard's work: it knows what guard knows when it is started. That includes the token of a term that
+// is over, because the service may still be active under it.
+func TestAWatchdogIsToldAllThatItsGuardKnows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "duty")
+	g := guardWith(func(g *guarding) {
+		g.renew, g.confirm, g.deactivate = 20*time.Second, 7, "tr '\\0' '\\n' </proc/$PPID/cmdline >"+path
+		g.hooks.Commands[onStuck] = "reset"
+	})
+	want := duty{Path: g.Path, Table: g.Table, Name: "service", ID: "me", LogFormat: "text", Renew: g.renew, Confirm: 7, Deactivate: []byte(g.deactivate), OnStuck: []byte("reset"), HookLimit: time.Minute}
+	knows := func() {
+		t.Helper()
+		require.NoError(t, g.Deactivate(t.Context()))
+		args := strings.Split(contents(t, path), "\n")
+		var got duty
+		require.NoError(t, json.Unmarshal([]byte(args[len(args)-1]), &got))
+		assert.Equal(t, want, got)
+	}
+	knows()
+	term := termOf(t, g)
+	g.acquired(term)
+	want.Token = term.Token()
+	knows()
+	require.NoError(t, g.Activate(t.Context(), term))
+	knows()
+	g.over()
+	knows()
 }
 
 func termOf(t *testing.T, g *guarding) *elect.Term {

@@ -448,6 +448,16 @@ lock: the service is inactive
 waiting for lock: held by other, token N
 !lock: not competing because the health check failed: sick
 lock: competing again because the health check succeeded`},
+		"it is stopped while it checks the service on standby": {held: true, change: func(a *guardSite) { a.checkTakes = renew / 2 }, happens: func(w *guardWorld, a *guardSite) {
+			time.Sleep(2 * guardLease)
+			for _, before := a.seen(); ; time.Sleep(renew / 100) {
+				if _, now := a.seen(); len(now) > len(before) {
+					break
+				}
+			}
+		}, want: `
+lock: the service is inactive
+waiting for lock: held by other, token N`},
 		"the holder dies": {held: true, dies: true, happens: func(w *guardWorld, a *guardSite) {
 			time.Sleep(2 * guardLease)
 			w.until("a")
