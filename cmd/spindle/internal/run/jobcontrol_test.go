@@ -377,6 +377,29 @@ func TestAProgramThatDoesNotEndInTimeIsKilled(t *testing.T) {
 	}
 }
 
+// What a program did at the moment of its exit is over with it, whichever exec notices first: the next one begins as ever.
+func TestWhatAProgramDidAtItsExitIsOverWithIt(t *testing.T) {
+	for range 20 { // exec chooses at random among the events of an instant
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t, &memstore.Store{}, "a", func(s *site) { s.exec.restart = true }).start()
+			for range 3 {
+				p := s.running()
+				synctest.Wait()
+				p.exited = true
+				p.stop(syscall.SIGSTOP)
+				close(p.unwatched)
+				p.exit(3)
+			}
+			last := s.running()
+			time.Sleep(3 * lease)
+			synctest.Wait()
+			assert.Empty(t, last.got)
+			s.signals <- syscall.SIGTERM
+			assert.Equal(t, byTerm, s.ends().Code)
+		})
+	}
+}
+
 // A program that exits just when its watchdog is killed needs no other one. Its exit code counts.
 func TestAProgramThatHasExitedNeedsNoWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -68,6 +70,58 @@ func TestEachLossIsToldOnce(t *testing.T) {
 	}
 }
 
+// However much of the lease a suspension of the machine leaves: if exec ends its program because of that, the lock counts as lost, which
+// is told once, and otherwise nothing has happened.
+func TestASuspensionThatCostsAProgramItsTimeIsALoss(t *testing.T) {
+	lost := 0
+	for left := -lease / 10; left < lease*2/3; left += lease / 32 {
+		synctest.Test(t, func(t *testing.T) {
+			change, told := hooked(t)
+			clock := &fleet.Clock{}
+			s := newSite(t, &memstore.Store{}, "a", change, func(s *site) { s.exec.candidate.Clock, s.exec.config.Clock = clock, clock }).start()
+			p := s.running()
+			synctest.Wait()
+			clock.Wall.Add(int64(s.run.term.Left() - left))
+			time.Sleep(2 * lease)
+			synctest.Wait()
+			ended := !p.ended.IsZero()
+			if p.exit(0); ended {
+				lost++
+			}
+			end := s.ends()
+			assert.Equal(t, ended, end.Code == Lost, "%v are left: %v", left, end)
+			said := told(s, onLost)
+			require.Len(t, said, 1, "%v are left: %q", left, said)
+			assert.Equal(t, ended, strings.Contains(said[0], "no heartbeat was acknowledged in time"), "%v are left: %q", left, said)
+		})
+	}
+	assert.Greater(t, lost, 4)
+}
+
+// While a command waits for its hooks at its end, the lock is released, but its probe still answers, so that the metrics of these hooks
+// can be read. Afterwards, nothing listens any more.
+func TestAProbeAnswersUntilTheLastHookHasEnded(t *testing.T) {
+	r := reportsOn(&memstore.Store{}, "job", "me", lease)
+	dir := t.TempDir()
+	r.address, r.quiet, r.hooks = "127.0.0.1:0", false, hooks{Limit: time.Minute, Commands: [...]string{onStuck: "until [ -e " + dir + "/end ]; do sleep 0.01; done; exit 3"}}
+	said := commandtest.Complaints(func() { require.NoError(t, r.begin()) })
+	metrics := regexp.MustCompile(`http://[^"/ ]+`).FindString(said[0]) + "/metrics"
+	r.stuck(errGivenUp)
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.end(nil) }()
+	for range 3 {
+		time.Sleep(time.Millisecond)
+		answer, err := http.Get(metrics)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		assert.Equal(t, http.StatusOK, answer.StatusCode)
+	}
+	require.NoError(t, os.WriteFile(dir+"/end", nil, 0o600))
+	<-ended
+	_, err := http.Get(metrics)
+	assert.Error(t, err)
+}
+
 // Probes and metrics follow exec through its turns: it is ready exactly while its program runs under the lock, and each state has its
 // reason. Only heartbeats that failed count as failed, and hooks that failed are counted.
 func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
@@ -113,6 +167,16 @@ func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
 		s.Refuse(nil)
 		s.running()
 		at(true, `holding job, token \d+; running work`)
+		s.Lose(func(step string) bool { // what is not answered has failed, too
+			if step == "heartbeat" {
+				failed.Add(1)
+			}
+			return step == "heartbeat"
+		}, nil)
+		time.Sleep(lease / 2)
+		s.Mend()
+		time.Sleep(lease)
+		at(true, `holding job, token \d+; running work`)
 		s.exec.hooks.Wait(nil)
 		answer := httptest.NewRecorder()
 		s.exec.probe.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -155,4 +219,39 @@ func TestAProgramThatOutlivesItsLockIsToldOnce(t *testing.T) {
 		assert.Len(t, told(s, onLost), 2)
 		assert.False(t, s.exec.now().Stuck)
 	})
+}
+
+// As long as the lock is held, a program that was killed but has not exited harms nobody, whatever it was killed for. Nothing is told of
+// it before the lock is lost.
+func TestAProgramThatHasNotExitedIsNotStuckWhileItsLockIsHeld(t *testing.T) {
+	for name, ends := range map[string]func(*site){
+		"it runs too long":     func(s *site) { s.exec.runTimeout = lease },
+		"it exits too slowly":  func(s *site) { s.exec.limit = lease },
+		"it makes no progress": func(s *site) { s.exec.stall = lease },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			change, told := hooked(t)
+			s := newSite(t, &memstore.Store{}, "a", change, func(s *site) { s.ignores, s.undying = true, true })
+			s.exec.hooks.Commands[onLost] = ""
+			ends(s)
+			s.start()
+			p := s.running()
+			synctest.Wait()
+			if s.exec.limit > 0 {
+				s.signals <- syscall.SIGTERM
+			}
+			time.Sleep(5 * lease)
+			synctest.Wait()
+			require.NotEmpty(t, p.got, name)
+			assert.False(t, s.exec.now().Stuck, name)
+			assert.Equal(t, []string{""}, told(s, onStuck), name)
+			s.Cut()
+			time.Sleep(2 * lease)
+			synctest.Wait()
+			assert.True(t, s.exec.now().Stuck, name)
+			p.exit(137)
+			s.ends()
+			assert.Len(t, told(s, onStuck), 1, name)
+		})
+	}
 }
