@@ -728,7 +728,7 @@ func TestWhatIsRecordedWhileTheLockIsClaimedIsNotRunAgain(t *testing.T) {
 // What a suspended machine finds when it resumes: no timer has noticed yet that the lease is over. Another process may hold
 // the lock, so nothing is started under it, what runs has no time left, and what has just ended did not end under it.
 func TestALeaseThatIsOverAfterASuspensionIsOver(t *testing.T) {
-	for _, during := range []string{"confirm", "heartbeat", ""} {
+	for _, during := range []string{"confirm", "heartbeat", "a heartbeat that fails", ""} {
 		synctest.Test(t, func(t *testing.T) {
 			clock := &fleet.Clock{}
 			s := newSite(t, &memstore.Store{}, "a", func(s *site) { s.exec.candidate.Clock, s.exec.config.Clock, s.ignores = clock, clock, true })
@@ -738,6 +738,15 @@ func TestALeaseThatIsOverAfterASuspensionIsOver(t *testing.T) {
 				if step == during && woke.IsZero() {
 					wakes()
 				}
+			})
+			s.Refuse(func(step string) error {
+				if step != "heartbeat" || during != "a heartbeat that fails" {
+					return nil
+				}
+				if woke.IsZero() {
+					wakes()
+				}
+				return commandtest.Away
 			})
 			s.start()
 			if during == "" {
