@@ -284,6 +284,47 @@ func TestAQueueOfShortProgramsMovesOnAtOnce(t *testing.T) {
 	}
 }
 
+// Those that wait are told of a release once it has been committed, not while it is in progress, when they would find the lock held and
+// hear no more of it. Once the work is done, all of them are told at once, because none of them need wait for another.
+func TestThoseThatWaitAreToldOfAReleaseOnceItIsCommitted(t *testing.T) {
+	const takes, soon = lease / 5, 50 * time.Millisecond
+	for how, r := range map[string]struct {
+		change  func(*site)
+		release string
+	}{
+		"it queues": {func(*site) {}, "release"}, "it stands by": {func(s *site) { s.standsBy = true }, "release"},
+		"slots": {func(s *site) { s.exec.slots = 1 }, "release"}, "once": {doingOnce, "finish"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store, net := &memstore.Store{}, spindletest.NewNetwork()
+			holder := newSite(t, store, "holder", notified(net), r.change, func(s *site) { s.exec.once.already = 0 }).start()
+			work := holder.running()
+			var waiting []*site
+			for i := range 6 {
+				waiting = append(waiting, newSite(t, store, fmt.Sprint("waiting", i), notified(net), r.change).start())
+				time.Sleep(lease / 3)
+			}
+			time.Sleep(3 * lease)
+			holder.Sicken(r.release, memstore.Slow, takes)
+			work.exit(0)
+			assert.Zero(t, holder.ends().Code, how)
+			time.Sleep(soon)
+			synctest.Wait()
+			begun := 0
+			for _, s := range waiting {
+				if begun += len(s.began); how == "once" {
+					assert.Equal(t, 77, s.ends().Code)
+				}
+			}
+			assert.LessOrEqual(t, time.Since(work.ended), takes+soon+time.Millisecond, how)
+			assert.Equal(t, how != "once", begun == 1, "%s: %d have begun", how, begun)
+			for _, s := range waiting {
+				s.stop()
+			}
+		})
+	}
+}
+
 // Who ends while it waits leaves no ticket. A signal or the end of the wait is not delayed by a table that hangs.
 func TestAnExecThatStopsWaitingLeavesNoTicket(t *testing.T) {
 	for failures, hangs := range map[time.Duration]bool{0: false, lease / 2: false, time.Nanosecond: true} {
