@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -26,7 +27,8 @@ type fakeTerminal struct {
 	shell      time.Duration // how long it leaves exec stopped; 0: there is none
 	lent       atomic.Bool
 	suspended  int
-	killed     bool // the program was, when the terminal was taken back
+	stops      func() // when exec is stopped, or nil
+	killed     bool   // the program was, when the terminal was taken back
 }
 
 func (t *fakeTerminal) Stops() <-chan os.Signal { return t.keys }
@@ -36,7 +38,9 @@ func (t *fakeTerminal) TakeBack(killed bool)    { t.lent.Store(false); t.killed 
 
 func (t *fakeTerminal) Suspend() bool {
 	t.TakeBack(false)
-	t.suspended++
+	if t.suspended++; t.stops != nil {
+		t.stops()
+	}
 	time.Sleep(t.shell)
 	return t.shell > 0
 }
@@ -80,6 +84,35 @@ func TestExecStopsWithItsProgram(t *testing.T) {
 			assert.Equal(t, 3, s.ends().Code)
 		})
 	}
+}
+
+// slowLog is a reader of standard error that takes a while for each line.
+type slowLog struct{ fleet.Log }
+
+func (l *slowLog) Write(line []byte) (int, error) {
+	time.Sleep(20 * time.Millisecond)
+	return l.Log.Write(line)
+}
+
+// A user reads why exec stops, and until when it must be continued, before exec stops.
+func TestExecStopsOnceItHasSaidSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, out := terminal.Stderr, &slowLog{}
+		terminal.Stderr = terminal.NewJournal(out)
+		defer func() { terminal.Stderr = before }()
+		defer terminal.Stderr.Detach()()
+		said := ""
+		tty := &fakeTerminal{shell: time.Second, stops: func() { said = out.String() }}
+		s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.quiet = false }).start()
+		work := s.running()
+		work.stop(syscall.SIGTSTP)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 1, tty.suspended)
+		assert.Contains(t, said, "work is stopped; if it does not continue within 9.9s, job will be lost and the program killed")
+		work.exit(0)
+		s.ends()
+	})
 }
 
 // A program that uses the terminal gets it if exec has it, whether it reads from it or first changes its settings, as an editor does.
@@ -151,6 +184,8 @@ func TestAKeyEndsExecWithItsProgram(t *testing.T) {
 					synctest.Wait()
 				}
 				work.exit(code)
+				synctest.Wait()
+				assert.Equal(t, code > 128, tty.killed, "a program that exits by itself may leave the terminal in another mode")
 				if again || !has {
 					s.running().exit(0)
 					synctest.Wait()
@@ -159,7 +194,6 @@ func TestAKeyEndsExecWithItsProgram(t *testing.T) {
 					return
 				}
 				assert.Equal(t, code, s.ends().Code)
-				assert.True(t, tty.killed, "the terminal is as it was before")
 			})
 		}
 	}

@@ -60,6 +60,8 @@ func TestAProbeSaysWhatTheProcessDoes(t *testing.T) {
 		}
 		return seen
 	}
+	claimed := view(1, time.Second) // by a candidate that does not hold it yet
+	claimed[0].Heartbeat = time.Time{}
 	n := reportsOn(&memstore.Store{}, "job", "me", lease)
 	for _, r := range []struct {
 		step elect.Step
@@ -71,6 +73,7 @@ func TestAProbeSaysWhatTheProcessDoes(t *testing.T) {
 		{elect.Step{}, "on standby: job is held by a, token 7"}, // the poll was interrupted
 		{elect.Step{Seen: view(2, time.Second)}, "on standby: no slot is free; the first is held by a, token 7"},
 		{elect.Step{Seen: view(1, 0)}, "on standby: competing for job"},
+		{elect.Step{Seen: claimed}, "on standby: competing for job"},
 		{elect.Step{Seen: append(view(1, time.Second), view(1, 0)...)}, "on standby: competing for job"},
 	} {
 		n.seen(r.step)

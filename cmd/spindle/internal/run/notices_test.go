@@ -122,6 +122,44 @@ func TestAProbeAnswersUntilTheLastHookHasEnded(t *testing.T) {
 	assert.Error(t, err)
 }
 
+// A term whose beginning was not told, because the lock came too late, is not told to be lost either, whatever becomes of it.
+func TestATermThatWasNotBegunIsNotLost(t *testing.T) {
+	for why, gone := range map[string]func(*site, *memstore.Store, *fleet.Clock){
+		"its row is deleted": func(s *site, store *memstore.Store, _ *fleet.Clock) {
+			key := table.LeaseKey("job", tokenIn(store, "job"))
+			require.NoError(s.t, store.Commit(s.t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: key}}))
+		},
+		"it expires":    func(_ *site, _ *memstore.Store, clock *fleet.Clock) { clock.Wall.Add(int64(2 * lease)) },
+		"it is cut off": func(s *site, _ *memstore.Store, _ *fleet.Clock) { s.Cut() },
+	} {
+		for _, signal := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				store, clock := &memstore.Store{}, &fleet.Clock{}
+				change, told := hooked(t)
+				s := newSite(t, store, "a", change, waitsFor(lease/10), func(s *site) { s.exec.candidate.Clock, s.exec.config.Clock = clock, clock })
+				s.After(func(step string) {
+					if step != "confirm" {
+						return
+					}
+					if signal {
+						s.signals <- syscall.SIGTERM
+					} else {
+						time.Sleep(lease / 5)
+					}
+					gone(s, store, clock)
+				})
+				want := NotInTime
+				if signal {
+					want = byTerm
+				}
+				assert.Equal(t, want, s.start().ends().Code, why)
+				assert.Empty(t, s.ran, why)
+				assert.Equal(t, []string{""}, told(s, onLost), "%s, signal=%v", why, signal)
+			})
+		}
+	}
+}
+
 // Probes and metrics follow exec through its turns: it is ready exactly while its program runs under the lock, and each state has its
 // reason. Only heartbeats that failed count as failed, and hooks that failed are counted.
 func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {

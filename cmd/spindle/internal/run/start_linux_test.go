@@ -226,7 +226,7 @@ func TestAServiceIsStuckUntilItIsDeactivated(t *testing.T) {
 	for range 3 {
 		assert.Error(t, g.Deactivate(over))
 		assert.False(t, g.now().Stuck)
-		for _, ctx := range []context.Context{late, t.Context()} {
+		for _, ctx := range []context.Context{late, t.Context(), late} {
 			assert.Error(t, g.Deactivate(ctx))
 			g.Extended() // a heartbeat is acknowledged meanwhile
 			g.hooks.Wait(nil)
