@@ -3,6 +3,7 @@
 package run
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 )
 
 // log has what hooks say.
@@ -120,6 +123,28 @@ func TestAHookThatFailsIsSaidAndCountedAndRunsAgain(t *testing.T) {
 				assert.Equal(t, "0\n1", contents(t, out))
 			}
 		}
+	}
+}
+
+// A command that is ended has exited when that is reported: what undoes it may begin then. After the end, no command is started.
+func TestACommandThatIsEndedHasExitedWhenThatIsReported(t *testing.T) {
+	for range 5 {
+		path := filepath.Join(t.TempDir(), "pid")
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		ended := make(chan error)
+		go func() {
+			err := shell(ctx, "echo $$ >"+path+"; exec sleep 1000", child.Command{})
+			text, _ := os.ReadFile(path)
+			if pid, _ := strconv.Atoi(strings.TrimSpace(string(text))); syscall.Kill(pid, 0) == nil {
+				err = fmt.Errorf("process %d is there", pid)
+			}
+			ended <- err
+		}()
+		contents(t, path)
+		stop()
+		assert.ErrorIs(t, <-ended, context.Canceled)
+		assert.ErrorIs(t, shell(ctx, tooLong, child.Command{}), context.Canceled)
 	}
 }
 
