@@ -5,6 +5,9 @@ package run
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
@@ -85,6 +89,33 @@ type checked struct {
 func (c checked) begins(h *holding) {
 	c.programs.begins(h)
 	c.before(c.runner, h, c.asks)
+}
+
+// A health check is told the lock, the slot and the token of the term in which the program runs, in each term anew. With another token, it
+// could not check what the program does under the lock.
+func TestAHealthCheckIsToldOfTheTermOfItsProgram(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := filepath.Join(t.TempDir(), "checks")
+		s := newSite(t, &memstore.Store{}, "a", func(s *site) {
+			s.exec.slots, s.exec.restart = 1, true
+			s.exec.healthcheck = "sh -c 'echo $0 $SPINDLE_LOCK $SPINDLE_SLOT $SPINDLE_TOKEN >>" + out + "'"
+		}).start()
+		for range 2 {
+			p := s.running()
+			synctest.Wait()
+			want := "active job/slot/0000 0 " + s.run.term.Token().String() + "\n"
+			time.Sleep(lease + lease/6)
+			synctest.Wait()
+			said, err := os.ReadFile(out)
+			require.NoError(t, err)
+			assert.Equal(t, strings.Repeat(want, 3), string(said), "before each heartbeat")
+			require.NoError(t, os.Remove(out))
+			p.exit(0)
+		}
+		s.running()
+		s.signals <- syscall.SIGTERM
+		s.ends()
+	})
 }
 
 // A program is checked until it gets the signal to end. While it shuts down, it need not be healthy: a check that fails then must

@@ -21,6 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/wait"
 )
 
 // answering connects a command's flags to a database that gives the same answer to each request, or none if the answer is nil.
@@ -124,7 +125,7 @@ func TestWhatRunsUnderALockIsToldOfThisLockAlone(t *testing.T) {
 		}
 		for _, token := range []table.Token{0, 7} {
 			for _, key := range []string{"", "k"} {
-				for slot, number := range map[string]string{"": "", "job/slot/0": "0", "job/slot/12": "12"} {
+				for slot, number := range map[string]string{"": "", wait.Slot("job", 0): "0", wait.Slot("job", 12): "12"} {
 					c.todo.Key, c.slot = key, slot
 					want := []string{"SPINDLE_DB=" + c.Path, "SPINDLE_TABLE=locktable", "SPINDLE_LOCK=" + cmp.Or(slot, "job")}
 					for _, name := range strings.Fields(kept) {

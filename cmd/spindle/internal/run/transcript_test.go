@@ -170,6 +170,27 @@ work has ended; competing again
 *holding job, token N
 !*work has not exited 10s after it was signaled to end; killing it
 *released job`},
+		"it does not exit although it is killed": {
+			change: func(s *site, _ *memstore.Store) { s.exec.limit, s.ignores, s.undying = lease, true, true },
+			happens: func(s *site, _ *memstore.Store) {
+				p := s.running()
+				s.signals <- syscall.SIGTERM
+				time.Sleep(5 * lease)
+				p.exit(137)
+			}, want: `
+*holding job, token N
+!*work has not exited 10s after it was signaled to end; killing it
+*released job`},
+		"it has run for too long, and does not exit although it is killed": {
+			change: func(s *site, _ *memstore.Store) { s.exec.runTimeout, s.ignores, s.undying = lease, true, true },
+			happens: func(s *site, _ *memstore.Store) {
+				p := s.running()
+				time.Sleep(5 * lease)
+				p.exit(137)
+			}, want: `
+*holding job, token N
+!*work has run for 10s; ending work, which will be killed if it has not exited after 2.5s
+*released job`},
 		"its lock is taken away": {
 			change: func(s *site, _ *memstore.Store) { s.exec.restart = true },
 			happens: func(s *site, store *memstore.Store) {
