@@ -57,7 +57,7 @@ func liveGuard(w *moments.World, handover bool) {
 			g.config.Clock, g.config.Lease = clock, moments.Lease
 			g.candidate.Clock, g.candidate.LeaseRecord = clock, table.LeaseRecord{Lease: moments.Lease, AcceptsHandover: handover}
 		})
-		s.turnOn, s.turnOff = moments.Lease/5, moments.Lease/50
+		s.turnOn, s.turnOff = moments.Lease/5, moments.Lease/200 // inactive within a lease, even if nothing but its deadline ends it
 		return s
 	}
 	g.before, g.own, g.next = site("before", w.Store, elect.SystemClock{}), site("own", w.Table(), w.Clock), site("next", w.Store, elect.SystemClock{})

@@ -71,7 +71,7 @@ func TestACommandCompetesUnlessItsDatabaseRefusesIt(t *testing.T) {
 			db, err := c.open(table.Exec, lease)
 			require.NoError(t, err)
 			defer db.Close()
-			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			ctx, stop := context.WithTimeout(t.Context(), 15*time.Second) // the client itself gives up later
 			defer stop()
 			if r.stopped {
 				time.AfterFunc(50*time.Millisecond, stop)
