@@ -2,7 +2,11 @@ package agent
 
 import (
 	"fmt"
+	"io"
+	"maps"
+	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
@@ -64,6 +69,29 @@ func TestARequestCountsUntilItsCleanUpHasEnded(t *testing.T) {
 			b.refuses("a", "b")
 			close(answer)
 			time.Sleep(time.Second)
+			b.asks("a", "POST /v1/locks?name=b").reads("held")
+		})
+	}
+}
+
+// A hold that is over counts until its response has been sent, or can't be sent in time: a program that reads nothing could otherwise
+// have any number of responses, each with its connection.
+func TestAHoldCountsUntilItsResponseHasBeenSent(t *testing.T) {
+	for _, reads := range []bool{false, true} {
+		among(t, 2, func(b *bed) {
+			w := b.dial("a")
+			_, err := fmt.Fprint(w, "POST /v1/locks?name=a&lease=1h HTTP/1.0\r\n\r\n")
+			require.NoError(t, err)
+			b.settle()
+			b.call("b", "POST /v1/holds/"+b.agent.all()[0].id+"/release")
+			assert.Empty(t, b.agent.all(), "the hold is over")
+			b.refuses("a", "b")
+			if reads {
+				_, _ = io.Copy(io.Discard, w)
+			} else {
+				time.Sleep(lastWords)
+			}
+			b.settle()
 			b.asks("a", "POST /v1/locks?name=b").reads("held")
 		})
 	}
@@ -277,4 +305,129 @@ func TestALockIsRefusedUntilTheFirstRequestIsGivenUp(t *testing.T) {
 		first.Close()
 		b.asks("a", "POST /v1/locks?name=x&lease=1h").reads("held") // although the agent was not told of the end when it was asked
 	})
+}
+
+// books returns what the agent counts for a program: its connections, its holds, the locks that it has asked for, and the holds of all.
+func (b *bed) books(key string) []any {
+	ps := &b.agent.programs
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byKey[key]
+	return []any{p.conns, len(p.holds), slices.Sorted(maps.Keys(p.asked)), ps.holds, len(b.agent.all())}
+}
+
+// watchless is a process that can't be watched.
+type watchless struct{ process }
+
+func (watchless) Watch(closed, exited func()) error { return errPlain }
+
+// A refused request leaves nothing behind, whatever it was refused for: once the reason has gone, the same request is granted. A program
+// that tries again would otherwise be told for ever that it has already asked for the lock.
+func TestARefusedRequestLeavesNothing(t *testing.T) {
+	for what, c := range map[string]struct {
+		query   string
+		status  int
+		happens func(b *bed) (undo func())
+	}{
+		"a parameter":                {"name=new&colour=red", http.StatusBadRequest, nil},
+		"a name that is given twice": {"name=new&name=new", http.StatusBadRequest, nil},
+		"its second name":            {"name=new&name=held", http.StatusConflict, nil},
+		"its first name":             {"name=held&name=new", http.StatusConflict, nil},
+		"a name that is not allowed": {"name=new&name=other", http.StatusForbidden, func(b *bed) func() {
+			b.agent.Allow = []string{"held", "new"}
+			return func() { b.agent.Allow = nil }
+		}},
+		"a drain": {"name=new", http.StatusServiceUnavailable, func(b *bed) func() {
+			b.agent.draining = true
+			return func() { b.agent.draining = false }
+		}},
+		"a process that can't be watched": {"name=new", http.StatusServiceUnavailable, func(b *bed) func() {
+			identify := b.agent.identify
+			b.agent.identify = func(c net.Conn) (process, *problem) {
+				p, bad := identify(c)
+				return watchless{p}, bad
+			}
+			return func() { b.agent.identify = identify }
+		}},
+		"the holds of its program": {"name=new", http.StatusTooManyRequests, func(b *bed) func() {
+			s := b.asks("p", "POST /v1/locks?name=more&lease=1h&eof=release")
+			s.reads("held")
+			return func() { s.Close() }
+		}},
+		"the holds of all": {"name=new", http.StatusTooManyRequests, func(b *bed) func() {
+			var all []*stream
+			for _, who := range []string{"q", "q", "r"} {
+				all = append(all, b.asks(who, fmt.Sprintf("POST /v1/locks?name=%d&lease=1h&eof=release", len(all))))
+			}
+			return func() { all[0].Close() }
+		}},
+	} {
+		for _, eof := range []string{"", "&eof=release"} {
+			among(t, 4, func(b *bed) {
+				b.asks("p", "POST /v1/locks?name=held&lease=1h").reads("held")
+				undo := func() {}
+				if c.happens != nil {
+					undo = c.happens(b)
+				}
+				before := b.books("p")
+				for range 2 {
+					status, j := b.call("p", "POST /v1/locks?lease=1h&"+c.query+eof)
+					assert.Equal(t, c.status, status, "%s: %v", what, j)
+					b.settle()
+					assert.Equal(t, before, b.books("p"), what)
+				}
+				undo()
+				b.settle()
+				b.asks("p", "POST /v1/locks?lease=1h&name=new"+eof).reads("held")
+			})
+		}
+	}
+}
+
+// A program may have half of the holds, rounded up, and so at least one, however few there are. As many connections again are for its
+// other requests: a program that has all of its holds could not release them otherwise.
+func TestAProgramMayAlwaysHaveAHoldAndReleaseIt(t *testing.T) {
+	for most := 1; most <= 5; most++ {
+		for key, share := range map[string]int{"a": (most + 1) / 2, "": most} {
+			among(t, most, func(b *bed) {
+				for i := range share {
+					b.asks(key, fmt.Sprint("POST /v1/locks?lease=1h&name=", i)).reads("held")
+				}
+				status, j := b.call(key, "POST /v1/locks?name=more")
+				assert.Equal(t, http.StatusTooManyRequests, status, j)
+				b.settle() // its connection is closed
+				for i := range share - 1 {
+					b.asks(key, fmt.Sprint("GET /v1/elections?name=", i)).wait() // and its connection stays open
+				}
+				id := b.agent.all()[0].id
+				status, j = b.call(key, "POST /v1/holds/"+id+"/release")
+				assert.Equal(t, http.StatusOK, status, "%d holds: %v", most, j)
+			})
+		}
+	}
+}
+
+// A program may ask again for a lock that it has given up, and for no other: it would wait for itself, however long it has already been
+// asked to stop.
+func TestAProgramMayAskAgainForWhatItHasGivenUp(t *testing.T) {
+	for _, c := range []struct {
+		phase phase
+		may   bool
+	}{{waiting, false}, {missed, true}, {quitting, true}, {held, false}, {stopping, false}, {doubtful, true}, {orphaned, true}, {releasing, true}, {over, true}} {
+		for _, closed := range []bool{false, true} {
+			ps, w := &New(Config{MaxHolds: 10}).programs, &wire{process: newProcess("a"), closed: make(chan struct{})}
+			ask := func() (*hold, *problem) {
+				h := &hold{owner: owner{asked: &request{kind: locks, names: []string{"a"}}, who: peer.Identity{Key: "a"}, peer: newKnown(w)}}
+				return h, ps.enter(h)
+			}
+			first, bad := ask()
+			require.Nil(t, bad)
+			first.change(func(s *status) { s.phase = c.phase })
+			if closed {
+				w.shutsDown()
+			}
+			_, bad = ask()
+			assert.Equal(t, c.may || closed, bad == nil, "phase %d, closed %v", c.phase, closed)
+		}
+	}
 }
