@@ -2,13 +2,16 @@ package agent
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
 )
@@ -107,28 +110,126 @@ func TestADrainIsForTheWholeAgent(t *testing.T) {
 	})
 }
 
+// bodies are the headers and bodies that some clients send, although requests need none. Two ends of lines follow each of them.
+var bodies = []string{"Accept: */*", "Content-Length: 0", "Content-Length: 5\r\n\r\nx", "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0"}
+
 // Every request that waits, for Spanner or for programs, lets the other requests of its program begin. Once its client has gone, a
-// stepdown waits no longer.
+// stepdown waits no longer, whatever the client has sent.
 func TestEveryRequestThatWaitsLetsOthersBegin(t *testing.T) {
 	for _, request := range []string{"POST /v1/holds/%s/release", "POST /v1/holds/%s/done", "POST /v1/stepdown", "POST /v1/stepdown?drain", "POST /v1/locks?name=b&wait=0&lease=1h",
 		"GET /v1/elections?name=b", "POST /v1/release?name=b&token=1&hold=0123"} {
+		for _, body := range bodies {
+			amongUsers(t, func(b *bed) {
+				held := b.asks("p", "POST /v1/once?name=a&key=k&lease=1h").reads("held")
+				answer := make(chan struct{})
+				b.before(func(string) { <-answer })
+				s := b.asks("root", strings.Replace(request, "%s", held.Hold, 1), body)
+				assert.False(t, happened(s.answered), request)
+				assert.Empty(t, b.agent.programs.byKey["root"].begins, request)
+				_ = s.Close()
+				b.settle()
+				b.peers.mu.Lock()
+				if strings.Contains(request, "stepdown") {
+					assert.Equal(t, 1, b.peers.open, "%s, %s: only the holder is known", request, body)
+				}
+				b.peers.mu.Unlock()
+				close(answer)
+			})
+		}
+	}
+}
+
+// A request that waits is answered with its outcome however long that takes, and whatever its client has sent: a program that is told
+// that the outcome is unknown has to assume the worst.
+func TestARequestIsAnsweredHoweverLongItWaits(t *testing.T) {
+	for _, request := range []string{"POST /v1/holds/%s/release", "POST /v1/stepdown", "POST /v1/stepdown?drain"} {
+		for _, body := range bodies {
+			amongUsers(t, func(b *bed) {
+				id := b.asks("p", "POST /v1/locks?name=a&lease=1h").reads("held").Hold
+				answer := make(chan struct{})
+				b.before(func(step string) {
+					if step == "release" {
+						<-answer
+					}
+				})
+				s := b.asks("root", strings.Replace(request, "%s", id, 1), body)
+				b.asks("p", "POST /v1/holds/"+id+"/release")
+				time.Sleep(20 * time.Minute)
+				assert.False(t, happened(s.answered), "%s, %s", request, body)
+				close(answer)
+				assert.Equal(t, http.StatusOK, s.wait(), "%s, %s: %s", request, body, s.body)
+			})
+		}
+	}
+}
+
+// A connection on which nothing happens any more is closed, wherever its client has stopped: it would otherwise count against its program
+// for as long as the client lives.
+func TestAConnectionIsNotKeptForAClientThatHasStopped(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		after time.Duration
+	}{
+		{"", 10 * time.Second},
+		{"GET /livez HT", 10 * time.Second},
+		{"GET /livez HTTP/1.1\r\nHost: a", 10 * time.Second},
+		{"GET /livez HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nx", bodyLimit},
+		{"GET /livez HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n", bodyLimit},
+		{"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n", time.Minute},
+		{"GET /livez HTTP/1.1\r\nHost: a\r\n\r\nGET /livez HT", 10 * time.Second},
+	} {
 		amongUsers(t, func(b *bed) {
-			held := b.asks("p", "POST /v1/once?name=a&key=k&lease=1h").reads("held")
-			answer := make(chan struct{})
-			b.before(func(string) { <-answer })
-			s := b.asks("root", strings.Replace(request, "%s", held.Hold, 1))
-			assert.False(t, happened(s.answered), request)
-			assert.Empty(t, b.agent.programs.byKey["root"].begins, request)
-			_ = s.Close()
-			b.settle()
-			b.peers.mu.Lock()
-			if strings.Contains(request, "stepdown") {
-				assert.Equal(t, 1, b.peers.open, "%s: only the holder is known", request)
-			}
-			b.peers.mu.Unlock()
-			close(answer)
+			w := b.dial("p")
+			go func() { _, _ = io.WriteString(w, c.text) }()
+			go func() { _, _ = io.Copy(io.Discard, w) }()
+			time.Sleep(c.after - time.Millisecond)
+			b.agent.programs.mu.Lock()
+			assert.Contains(t, b.agent.programs.byKey, "p", "%q", c.text)
+			b.agent.programs.mu.Unlock()
+			time.Sleep(2 * time.Second)
+			b.agent.programs.mu.Lock()
+			assert.Empty(t, b.agent.programs.byKey, "%q", c.text)
+			b.agent.programs.mu.Unlock()
 		})
 	}
+}
+
+// A drain is for good: an agent that is to be stopped gives out no locks, even if the request for the drain was given up before the
+// programs had released theirs.
+func TestADrainLastsUntilTheAgentEnds(t *testing.T) {
+	for _, givesUp := range []bool{false, true} {
+		amongUsers(t, func(b *bed) {
+			id := b.asks("p", "POST /v1/locks?name=a&lease=1h").reads("held").Hold
+			drains := b.asks("root", "POST /v1/stepdown?drain")
+			if givesUp {
+				drains.Close()
+				b.settle()
+			}
+			b.call("p", "POST /v1/holds/"+id+"/release")
+			b.settle()
+			_, j := b.call("p", "POST /v1/locks?name=a&lease=1h")
+			assert.Equal(t, "stopping", j["code"], "gives up: %v", givesUp)
+		})
+	}
+}
+
+// late is a process that makes something happen while the agent looks its name up.
+type late struct {
+	process
+	happens func()
+}
+
+func (l late) Describe() { l.happens() }
+
+// An agent that is drained while a request is just beginning gives it no lock: the drain does not wait for it, and the agent would end while
+// the program holds its lock.
+func TestARequestThatBeginsDuringADrainGetsNoLock(t *testing.T) {
+	a := newBed(t).agent
+	_, bad := a.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute},
+		late{newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}), func() { a.Drain(t.Context(), "agent-stops") }})
+	require.NotNil(t, bad)
+	assert.Equal(t, "stopping", bad.Code)
+	assert.Empty(t, a.all())
 }
 
 // The list of holds has an order that an operator can read, by the names of their locks.
