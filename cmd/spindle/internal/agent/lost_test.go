@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/lock"
 )
 
@@ -214,13 +216,15 @@ func TestAnAgentRemembersTheLastHoldsThatEnded(t *testing.T) {
 
 // A request whose program has closed its side of the connection is refused, and counts no longer: nobody would read its lines.
 func TestARequestOfAProgramThatHasGoneIsRefused(t *testing.T) {
-	a := newBed(t).agent
-	w := &wire{process: newProcess("a"), closed: make(chan struct{})}
-	w.shutsDown()
-	_, bad := a.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute}, newKnown(w))
-	require.NotNil(t, bad)
-	assert.Equal(t, []any{http.StatusBadRequest, "closed"}, []any{bad.Status, bad.Code})
-	assert.Empty(t, a.programs.byKey)
+	for _, eof := range []bool{false, true} {
+		a := newBed(t).agent
+		w := &wire{process: newProcess("a"), closed: make(chan struct{})}
+		w.shutsDown()
+		_, bad := a.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute, releasesAtEOF: eof}, newKnown(w))
+		require.NotNil(t, bad)
+		assert.Equal(t, []any{http.StatusBadRequest, "closed"}, []any{bad.Status, bad.Code})
+		assert.Empty(t, a.programs.byKey)
+	}
 }
 
 // A key is recorded only for a hold that has one. The other kinds of locks are not released by such a request: the program may have meant
@@ -240,17 +244,92 @@ func TestOnlyAKeyIsDone(t *testing.T) {
 	}
 }
 
-// A request that belongs to no hold is answered although Spanner does not answer, and other requests begin meanwhile.
+// A request that belongs to no hold is answered although Spanner does not answer, whichever of its steps, and other requests begin
+// meanwhile.
 func TestARequestThatSpannerDoesNotAnswerIsUnavailable(t *testing.T) {
-	for _, request := range []string{"GET /v1/elections?name=a", "POST /v1/release?name=a&token=1&hold=0123"} {
+	for _, c := range []struct {
+		request, step string
+		status        int
+	}{
+		{"GET /v1/elections?name=a%.0d%.0s", "", http.StatusServiceUnavailable},
+		{"POST /v1/release?name=a&token=%d&hold=%s", "", http.StatusServiceUnavailable},
+		{"POST /v1/release?name=a&token=%d&hold=%s", "release", http.StatusAccepted},
+	} {
 		among(t, 10, func(b *bed) {
-			b.link.Cut()
-			s := b.asks("p", request)
-			assert.Empty(t, b.agent.programs.byKey["p"].begins, request)
+			held := b.asks("p", "POST /v1/locks?name=a&lease=1h").reads("held")
+			b.agent.mu.Lock()
+			clear(b.agent.holds) // as if another agent had held it
+			b.agent.mu.Unlock()
+			b.link.Lose(func(step string) bool { return c.step == "" || step == c.step }, nil)
+			s := b.asks("q", fmt.Sprintf(c.request, held.Token, held.Hold))
+			assert.Empty(t, b.agent.programs.byKey["q"].begins, c.request)
 			time.Sleep(waitFor + time.Second)
-			require.True(t, happened(s.answered), request)
-			status, j := s.answer()
-			assert.Equal(t, []any{http.StatusServiceUnavailable, "unavailable"}, []any{status, j["code"]}, request)
+			require.True(t, happened(s.answered), c.request)
+			assert.Equal(t, c.status, s.wait(), c.request)
+			b.link.Mend()
 		})
+	}
+}
+
+// A program that loses its lock is told that, and not to stop: a program that is asked to stop still holds its lock, and may complete its
+// work first.
+func TestAProgramThatLosesItsLockIsNotAskedToStop(t *testing.T) {
+	for _, kind := range everyKindOfLock {
+		for what, lose := range map[string]func(*bed, *stream, said){
+			"superseded": func(b *bed, _ *stream, l said) { b.breaks(l) },
+			"expired":    func(b *bed, _ *stream, _ said) { b.link.Refuse(func(string) error { return memstore.ErrCut }) },
+			"exited":     func(_ *bed, s *stream, _ said) { s.Conn.(*wire).exits() },
+		} {
+			among(t, 20, func(b *bed) {
+				for i := range 5 { // because what is told first may be a matter of chance
+					s := b.asks("p", "POST /v1/"+strings.ReplaceAll(kind, "name=", fmt.Sprint("name=", i))+"&lease=9s")
+					lose(b, s, s.reads("held"))
+					var told []string
+					for l, ok := s.next(); ok; l, ok = s.next() {
+						if l.Event != "until" {
+							told = append(told, strings.TrimSpace(l.Event+" "+l.Reason))
+						}
+					}
+					b.link.Refuse(nil)
+					want := []string{"lost " + what}
+					if what == "expired" {
+						want = []string{"jeopardy", "lost expired"}
+					}
+					assert.Equal(t, want, told, "%s: %s", kind, what)
+				}
+			})
+		}
+	}
+}
+
+// A program whose wait ends during an outage is told of the outage: it would otherwise look for another holder.
+func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
+	for _, kind := range everyKindOfLock {
+		among(t, 10, func(b *bed) {
+			b.link.Refuse(func(string) error { return memstore.ErrCut })
+			detail := b.asks("p", "POST /v1/"+kind+"&lease=2s&wait=15s").reads("timeout").Detail
+			assert.Regexp(t, "network is cut|polls or claims of the lock have been failing", detail, kind)
+		})
+	}
+}
+
+// A request with wait=0 is answered only once it is known why it did not get its lock: its program would otherwise read that it did.
+func TestARequestIsNotAnsweredBeforeItsReasonIsKnown(t *testing.T) {
+	for _, e := range []event{{what: refused, err: errBusy}, {what: won, lock: fixed{}}} {
+		h, bad := newBed(t).agent.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute, try: true}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
+		require.Nil(t, bad)
+		if e.what == won { // although the lock is already lost
+			h.handle(event{what: termEnded, err: spindle.ErrSuperseded})
+		}
+		h.lines.mu.Lock()
+		handled := make(chan struct{})
+		go func() { defer close(handled); h.handle(e) }()
+		for s := h.status(); s.refusal == nil && s.lost == ""; s = h.status() {
+			runtime.Gosched()
+		}
+		assert.False(t, happened(h.wait.decided))
+		h.lines.mu.Unlock()
+		<-handled
+		assert.True(t, happened(h.wait.decided))
 	}
 }
