@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"cloud.google.com/go/spanner/apiv1/spannerpb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/api/option"
@@ -122,4 +124,47 @@ func TestAnAgentBeginsDuringAnOutage(t *testing.T) {
 		}
 		db.Close()
 	}
+}
+
+// An agent that gets no answer from the database serves after --timeout: its service manager would otherwise end it.
+func TestAnAgentDoesNotWaitForADatabaseThatDoesNotAnswer(t *testing.T) {
+	captured(t)
+	s := &serving{Database: &database.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: 50 * time.Millisecond}}
+	db, err := s.Open(option.WithEndpoint("passthrough:///127.0.0.1:1"), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(func(_ context.Context, _ string, _, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+			if session, ok := reply.(*spannerpb.Session); ok {
+				session.Name = s.Path + "/sessions/s"
+			}
+			return nil
+		})),
+		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+			if end, limited := ctx.Deadline(); !limited || time.Until(end) > s.Timeout {
+				return nil, rpc.Error(codes.NotFound, "there is no limit")
+			}
+			<-ctx.Done()
+			return nil, rpc.FromContextError(ctx.Err()).Err()
+		})))
+	require.NoError(t, err)
+	defer db.Close()
+	assert.NoError(t, s.look(t.Context(), db))
+}
+
+// An agent that is so busy that it can't accept a connection keeps its socket.
+func TestTheSocketOfABusyAgentIsLeftAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	defer syscall.Close(fd)
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
+	require.NoError(t, syscall.Listen(fd, 0))
+	for err = nil; err == nil; {
+		var c net.Conn
+		if c, err = net.Dial("unix", path); err == nil {
+			defer c.Close()
+		}
+	}
+	_, err = listenOn(path, 0o600)
+	assert.ErrorContains(t, err, "another process may be listening there")
+	_, err = os.Lstat(path)
+	assert.NoError(t, err)
 }
