@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/lock"
 )
 
@@ -202,4 +205,18 @@ func TestEveryFenceNamesTheLeaseOfItsLock(t *testing.T) {
 		}, f)
 	}
 	assert.Len(t, fences("locktable", names, 1), len(names))
+}
+
+// The mutations that a program adds to its transaction have the form that Spanner's REST API takes, with times as precise as Spanner's and
+// in UTC. One that the API refuses, or reads as another value, would make the program's commit fail or its record wrong.
+func TestAMutationHasTheFormOfSpannersAPI(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.FixedZone("there", 3600))
+	for kind, name := range map[table.Kind]string{table.Insert: "insert", table.Update: "update", table.Put: "insertOrUpdate"} {
+		writes := []table.Write{{Kind: kind, Name: "a"}, {Kind: kind, Name: "b", Set: []table.Cell{
+			{Column: "time", Value: at}, {Column: "text", Value: ""}, {Column: "none", Value: nil}, {Column: "now", Value: table.Now}}}}
+		text, err := json.Marshal(mutations("t", writes...))
+		require.NoError(t, err)
+		assert.JSONEq(t, fmt.Sprintf(`[{%q: {"table": "t", "columns": ["name"], "values": [["a"]]}}, {%q: {"table": "t", "columns": ["name", "time", "text", "none", "now"],
+			"values": [["b", "2026-01-02T02:04:05.678901Z", "", null, "spanner.commit_timestamp()"]]}}]`, name, name), string(text))
+	}
 }

@@ -3,8 +3,10 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -323,21 +325,24 @@ func TestARequestThatIsGivenUpDuringItsClaimLeavesTheLockFree(t *testing.T) {
 	}
 }
 
-// Programs of one agent get a lock in the order in which they asked for it, because each has its own place in the queue.
+// Programs of one agent get a lock in the order in which they asked for it, because each has its own place in the queue, even if the
+// agent can't tell them apart.
 func TestProgramsOfOneAgentTakeTurns(t *testing.T) {
-	among(t, 10, func(b *bed) {
-		last := b.asks("p", "POST /v1/locks?name=a&lease=10s")
-		var waiting []*stream
-		for i := range 3 {
-			waiting = append(waiting, b.asks(fmt.Sprint(i), "POST /v1/locks?name=a&lease=10s"))
-			time.Sleep(time.Second) // it has its ticket
-		}
-		for _, next := range waiting {
-			b.call("", "POST /v1/holds/"+last.reads("held").Hold+"/release")
-			last = next
-		}
-		last.reads("held")
-	})
+	for _, programs := range [][]string{{"0", "1", "2", "3"}, {"", "", "q", "", "q2", ""}} {
+		among(t, 10, func(b *bed) {
+			last := b.asks("p", "POST /v1/locks?name=a&lease=10s")
+			var waiting []*stream
+			for _, program := range programs {
+				waiting = append(waiting, b.asks(program, "POST /v1/locks?name=a&lease=10s"))
+				time.Sleep(time.Second) // it has its ticket
+			}
+			for _, next := range waiting {
+				b.call("", "POST /v1/holds/"+last.reads("held").Hold+"/release")
+				last = next
+			}
+			last.reads("held")
+		})
+	}
 }
 
 // Work that is done once is repeated until it has been done, and never again after that. Once a lock has been released, it is
@@ -539,5 +544,37 @@ func TestTheAgentsMetrics(t *testing.T) {
 		assert.Contains(t, probes.Body.String(), `spindle_agent_held{spindle_lock="a"} 1`, "the metrics listener is for the agent's operators")
 		b.call("p", "POST /v1/holds/"+held.Hold+"/release")
 		assert.Contains(t, b.metrics("p"), `spindle_agent_holds_ended_total{outcome="released"} 1`)
+	})
+}
+
+// A request with wait=0 gets a free lock although Spanner is slow, whatever the kind of the lock: it gives up only once it knows that the
+// lock is held, or after a lease.
+func TestARequestThatDoesNotWaitGetsAFreeLockFromASlowSpanner(t *testing.T) {
+	for _, kind := range everyKindOfLock {
+		for _, takes := range []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond} {
+			among(t, 10, func(b *bed) {
+				b.before(func(string) { time.Sleep(takes) })
+				held := b.asks("p", "POST /v1/"+kind+"&wait=0&lease=10s").reads("held")
+				assert.NotEmpty(t, b.holder(held.Names[0]), "%s, %v", kind, takes)
+			})
+		}
+	}
+}
+
+// The heartbeats of every hold have a connection of their own, so that they wait for no other request; nothing else uses it.
+func TestHeartbeatsHaveAConnectionOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		beats := &memstore.Link{}
+		b := newBed(t, func(c *Config) { c.Heartbeats = beats })
+		beats.Store = b.store
+		b.serve()
+		for i, kind := range everyKindOfLock {
+			b.asks("p", "POST /v1/"+strings.ReplaceAll(kind, "name=", fmt.Sprint("name=", i))+"&lease=10s").reads("held")
+		}
+		time.Sleep(time.Minute)
+		assert.Zero(t, b.link.Counts()["heartbeat"])
+		assert.Equal(t, []string{"heartbeat"}, slices.Collect(maps.Keys(beats.Counts())))
+		assert.Len(t, b.agent.all(), len(everyKindOfLock), "no hold has ended")
+		b.ends()
 	})
 }

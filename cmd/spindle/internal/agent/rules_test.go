@@ -58,6 +58,10 @@ func (c course) wrong() string {
 		return "a loss is not told"
 	case (c.has(streamEnds) || c.has(exits)) && c.phase.wants(), c.phase == doubtful && c.does(doubt) == 0:
 		return "a sign of the program's end is not doubted"
+	case c.phase == missed && (c.has(streamEnds) || c.has(exits) || c.has(stalls) || c.has(asked) || c.has(stopAsked)):
+		return "a program that wants its lock no more still waits for it"
+	case c.has(stalls) && (c.phase.wants() || c.phase.holds()):
+		return "a program that does not read has its lock, or waits for it"
 	case c.phase == orphaned && c.does(mute) == 0:
 		return "heartbeats go on for a lost lock"
 	case c.does(release)+c.does(discard) > 1:
@@ -196,6 +200,31 @@ func TestAProgramStallsOnceItReadsNothingForSoLong(t *testing.T) {
 			assert.Equal(t, check.stalls, a.stalled(check.unread), i)
 		}
 	})
+}
+
+// A stall is noticed an eighth of the limit too late at most, whether the program waits for its lock, holds it or was asked to stop, and
+// never too early: until then, nobody else can do its work.
+func TestAStallIsNoticedSoon(t *testing.T) {
+	for _, stall := range []time.Duration{5 * time.Millisecond, 100 * time.Millisecond, 3 * time.Second, time.Hour} {
+		a := attention{Stall: loop.Stall{Limit: stall}}
+		assert.LessOrEqual(t, a.every(), max(stall/8, time.Millisecond))
+		for what, does := range map[string]func(b *bed, h *hold){"waits": func(b *bed, _ *hold) {}, "holds": func(*bed, *hold) {}, "stops": func(_ *bed, h *hold) { h.stop("stepdown") }} {
+			among(t, 10, func(b *bed) {
+				if what == "waits" {
+					b.take("a")
+				}
+				_, err := fmt.Fprintf(b.dial("p"), "POST /v1/locks?name=a&lease=1h&stall=%v HTTP/1.0\r\n\r\n", stall) // and reads nothing
+				require.NoError(t, err)
+				b.settle()
+				h := b.agent.all()[0]
+				does(b, h)
+				time.Sleep(stall - time.Millisecond)
+				assert.True(t, h.status().phase.wants(), "%s, %v", what, stall)
+				time.Sleep(stall/8 + 2*time.Millisecond)
+				assert.False(t, h.status().phase.wants(), "%s, %v", what, stall)
+			})
+		}
+	}
 }
 
 // Two programs have a lock one after the other, while the first may still act, because an operator released it. Whatever they are

@@ -195,6 +195,15 @@ func TestWhatThePeerHasNotReadIsSeen(t *testing.T) {
 	assert.Zero(t, p.Unread())
 }
 
+// A process that had ended when it was identified is reported as ended, also by a kernel that has no more to say of it than that.
+func TestAProcessThatHadEndedIsReported(t *testing.T) {
+	_, _, w := client(t, listen(t), "wait")
+	p := &Peer{socket: w.socket, exited: true}
+	exited := make(chan struct{})
+	require.NoError(t, p.Watch(func() {}, func() { close(exited) }))
+	happens(t, exited, "the end of the process")
+}
+
 // Nothing is said of a peer that is closed, although its descriptors may be those of the next one.
 func TestAClosedPeerIsWatchedNoLonger(t *testing.T) {
 	l := listen(t)
@@ -231,6 +240,8 @@ func TestAReapedProcessHasEndedInEveryKernel(t *testing.T) {
 		{own(), os.Getpid(), nil, false, true},
 		{-1, os.Getpid(), unix.ENOPROTOOPT, false, true},
 		{-1, os.Getpid(), unix.EMFILE, false, false},
+		{-1, os.Getpid(), unix.ENFILE, false, false},
+		{-1, os.Getpid(), unix.ENOMEM, false, false},
 	} {
 		p := &Peer{Identity: Identity{PID: c.pid}}
 		assert.Equal(t, c.ok, p.found(c.pidfd, c.answer) == nil, "%v", c.answer)
