@@ -51,6 +51,12 @@ func (c course) wrong() string {
 			return fmt.Sprintf("the action %d is repeated", a)
 		}
 	}
+	if n := len(c.events); n > 0 && c.phase.holds() {
+		told, sure := map[happening]action{beat: sayUntil, jeopardy: sayJeopardy}[c.events[n-1]]
+		if sure && c.did[len(c.did)-1] != told {
+			return "a program that may act is not told how long"
+		}
+	}
 	switch last := slices.Index(c.did, end); {
 	case held && c.does(release) > 0 && !c.has(asked) && !gone:
 		return "the lock is released, but its program may act"
@@ -194,7 +200,7 @@ func TestAProgramStallsOnceItReadsNothingForSoLong(t *testing.T) {
 		}{
 			{0, 0, false}, {time.Second / 2, 10, false}, {2 * time.Second, 30, false}, {time.Second / 4, 20, false}, {2 * time.Second, 25, false},
 			{500 * time.Millisecond, 24, false}, {2 * time.Second, 24, false}, {time.Second, 24, true}, {time.Second, 40, true}, {time.Second, 39, false},
-			{4 * time.Second, 39, true}, {time.Second, 0, false},
+			{4 * time.Second, 39, true}, {time.Second, 0, false}, {4 * time.Second, 0, false}, {2 * time.Second, 7, false}, {2 * time.Second, 7, true},
 		} {
 			time.Sleep(check.after)
 			assert.Equal(t, check.stalls, a.stalled(check.unread), i)
@@ -224,6 +230,27 @@ func TestAStallIsNoticedSoon(t *testing.T) {
 				assert.False(t, h.status().phase.wants(), "%s, %v", what, stall)
 			})
 		}
+	}
+}
+
+// A program that reads its lines at once keeps its lock, or its place, for as long as it wants, however rarely there is something to read.
+func TestAProgramThatReadsEverythingNeverStalls(t *testing.T) {
+	for _, stall := range []time.Duration{10 * time.Millisecond, 3 * time.Second, time.Minute} {
+		among(t, 10, func(b *bed) {
+			asks := func(program, name string) *stream {
+				return b.asks(program, fmt.Sprintf("POST /v1/locks?name=%s&lease=1h&stall=%v", name, stall))
+			}
+			asks("p", "a").reads("held")
+			asks("q", "a").reads("waiting")
+			stops := asks("p", "b").reads("held")
+			b.call("p", "POST /v1/holds/"+stops.Hold+"/stepdown")
+			time.Sleep(10 * stall)
+			var phases []phase
+			for _, h := range b.agent.all() {
+				phases = append(phases, h.status().phase)
+			}
+			assert.ElementsMatch(t, []phase{waiting, held, stopping}, phases, stall)
+		})
 	}
 }
 
