@@ -407,27 +407,31 @@ func TestAProgramMayAlwaysHaveAHoldAndReleaseIt(t *testing.T) {
 	}
 }
 
-// A program may ask again for a lock that it has given up, and for no other: it would wait for itself, however long it has already been
-// asked to stop.
+// A program may ask again for a lock that it has given up, and for no other: it would wait for itself, whatever kind of lock it asks for, and
+// even if it has been asked to stop. Only the slots of a semaphore are several.
 func TestAProgramMayAskAgainForWhatItHasGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		phase phase
 		may   bool
 	}{{waiting, false}, {missed, true}, {quitting, true}, {held, false}, {stopping, false}, {doubtful, true}, {orphaned, true}, {releasing, true}, {over, true}} {
-		for _, closed := range []bool{false, true} {
+		for i := range 32 {
+			kinds := []string{locks, elections, onces, semaphores}
+			kind, again, closed := kinds[i%4], kinds[i/4%3], i >= 16
 			ps, w := &New(Config{MaxHolds: 10}).programs, &wire{process: newProcess("a"), closed: make(chan struct{})}
-			ask := func() (*hold, *problem) {
-				h := &hold{owner: owner{asked: &request{kind: locks, names: []string{"a"}}, who: peer.Identity{Key: "a"}, peer: newKnown(w)}}
+			ask := func(kind string) (*hold, *problem) {
+				h := &hold{owner: owner{asked: &request{kind: kind, names: []string{"a"}}, who: peer.Identity{Key: "a"}, peer: newKnown(w)}}
 				return h, ps.enter(h)
 			}
-			first, bad := ask()
+			first, bad := ask(kind)
 			require.Nil(t, bad)
 			first.change(func(s *status) { s.phase = c.phase })
 			if closed {
 				w.shutsDown()
 			}
-			_, bad = ask()
-			assert.Equal(t, c.may || closed, bad == nil, "phase %d, closed %v", c.phase, closed)
+			_, bad = ask(semaphores)
+			assert.Nil(t, bad)
+			_, bad = ask(again)
+			assert.Equal(t, c.may || closed || kind == semaphores, bad == nil, "phase %d, closed %v, %s and %s", c.phase, closed, kind, again)
 		}
 	}
 }
