@@ -232,6 +232,8 @@ func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 		return a + b, err
 	case errors.Is(err, ErrChanged):
 		return 0, nil
+	case err != nil: // the locks may not be pruned
+		return 0, err
 	}
-	return len(pruned), err
+	return len(pruned), nil
 }

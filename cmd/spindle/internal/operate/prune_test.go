@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,18 +21,48 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/steps"
 )
 
-// slow returns a table behind a proxy that takes so long for each request.
+// slow returns a table behind a proxy that takes so long for each request. Of a transaction, it delays the commit.
 func slow(s table.Store, takes func(request int) time.Duration) table.Table {
 	requests := 0
 	return table.Table{Store: table.Via(func(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
 		requests++
-		select {
-		case <-time.After(takes(requests)):
-			return do(ctx, s)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return do(ctx, delayed{s, takes(requests)})
 	})}
+}
+
+type delayed struct {
+	table.Store
+	by time.Duration
+}
+
+func (d delayed) wait(ctx context.Context) error {
+	select {
+	case <-time.After(d.by):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (d delayed) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	if err := d.wait(ctx); err != nil {
+		return nil, time.Time{}, err
+	}
+	return d.Store.Read(ctx, step, bound, keys)
+}
+
+func (d delayed) Commit(ctx context.Context, step string, writes []table.Write) error {
+	if err := d.wait(ctx); err != nil {
+		return err
+	}
+	return d.Store.Commit(ctx, step, writes)
+}
+
+func (d delayed) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	return d.Store.Transact(ctx, step, func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+		writes, err := fn(ctx, r)
+		return writes, cmp.Or(err, d.wait(ctx))
+	})
 }
 
 const (
@@ -67,7 +98,7 @@ func TestALargeTableIsPrunedThroughASlowProxy(t *testing.T) {
 }
 
 func TestARequestOfPruneThatIsNotAnsweredEndsIt(t *testing.T) {
-	for last, left := range map[int]int{1: releasedLocks, 5: releasedLocks - 200} { // a page, and two requests for each batch
+	for last, left := range map[int]int{1: releasedLocks, 3: releasedLocks, 4: releasedLocks - 200, 5: releasedLocks - 200} { // a page, and two requests for each batch
 		synctest.Test(t, func(t *testing.T) {
 			store := longReleased(t)
 			hangs := slow(store, func(request int) time.Duration {

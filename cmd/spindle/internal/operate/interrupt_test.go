@@ -1,0 +1,55 @@
+//go:build unix
+
+package operate
+
+import (
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/testkit/network"
+)
+
+// before puts a proxy before the emulator of onEmulator, and calls the function with the path of each request that arrives there.
+func before(t *testing.T, do func(r *http.Request)) {
+	t.Helper()
+	addr, stop, err := network.NewProxy(os.Getenv("SPANNER_EMULATOR_HOST"), 0, do)
+	require.NoError(t, err)
+	t.Cleanup(stop)
+	t.Setenv("SPANNER_EMULATOR_HOST", addr)
+}
+
+// interrupt sends this process what Ctrl-C sends, and returns once it has arrived.
+func interrupt(t *testing.T) {
+	arrived := make(chan os.Signal, 1)
+	signal.Notify(arrived, os.Interrupt)
+	defer signal.Stop(arrived)
+	assert.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
+	<-arrived
+}
+
+// Ctrl-C ends doctor in the middle of its checks. What is known by then is printed, once and as it was asked for, and the exit code says that
+// not all of it could be checked: no script may take that for a verdict, or find the locks that it expects unmentioned.
+func TestAnInterruptedDoctorPrintsWhatItKnows(t *testing.T) {
+	for _, format := range []string{"table", "json"} {
+		path, _ := onEmulator(t)
+		var commits atomic.Int64
+		before(t, func(r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/Commit") && commits.Add(1) == 5 {
+				interrupt(t)
+			}
+		})
+		out, _, err := runs(t, NewDoctor, path, "--expect", "never", "-o", format)
+		endsWith(t, err, "1: interrupt", format)
+		assert.NotContains(t, out, "never")
+		assert.Regexp(t, map[string]string{"table": "(?s)^Table .*, [0-9]+ not checked\n$", "json": `^{"database":.*"verdict":"not checked".*}\n$`}[format], out)
+		assert.Equal(t, 1, strings.Count(out, "round trips"))
+	}
+}
