@@ -1,7 +1,9 @@
 package operate
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -109,13 +111,15 @@ func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
 	defer late.Stop()
 	report, err := doctor.Run(ctx, db.Client(), e.Table)
 	if err == nil && len(e.expected) > 0 {
-		report.Checks = append(report.Checks, checkLed(ctx, db.Locks(), e.expected))
+		check, failed := checkLed(ctx, db.Locks(), e.expected)
+		report.Checks, err = append(report.Checks, check), failed
 	}
 	return report, err
 }
 
-// checkLed checks that each of the locks has a holder.
-func checkLed(ctx context.Context, t table.Table, names []string) doctor.Check {
+// checkLed checks that each of the locks has a holder. It returns an error if it was interrupted, if a name is wrong, or
+// if the check could not be made because of a problem that may be temporary.
+func checkLed(ctx context.Context, t table.Table, names []string) (doctor.Check, error) {
 	c := doctor.Check{Name: "expected", Verdict: doctor.OK, Found: terminal.Count(len(names), "lock") + " with a holder"}
 	found, err := model.ExpectedLocks(ctx, t, names)
 	if err != nil {
@@ -124,7 +128,11 @@ func checkLed(ctx context.Context, t table.Table, names []string) doctor.Check {
 		c.Verdict, c.Found = doctor.Failed, "no process holds "+text
 		c.Means, c.Do = "no process is doing the work that these locks protect", "make sure that the programs that use these locks are running, and check their logs"
 	}
-	return c
+	var wrong *terminal.Exit
+	if err == nil || ctx.Err() == nil && !errors.As(err, &wrong) && !database.Passing(err) {
+		return c, nil
+	}
+	return c, cmp.Or(context.Cause(ctx), err)
 }
 
 var verdictStyles = map[doctor.Verdict]terminal.Style{
