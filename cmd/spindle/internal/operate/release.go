@@ -107,7 +107,7 @@ func breakable(l operator.Listing, token table.Token) error {
 	case errors.Is(l.Unreadable, table.ErrNewer):
 		return fmt.Errorf("nothing was released, because %s can't be read: %w", terminal.Show(l.Name), l.Unreadable)
 	case state == operator.Orphaned:
-		return nil // the lease row may have this token
+		return fmt.Errorf("nothing was released, because %s", model.Sentence(l)) // a release changes the lock row
 	case l.Token != token:
 		return fmt.Errorf("nothing was released: %d is not the current token of %s\n  %s", token, terminal.Show(l.Name), model.Sentence(l))
 	case state == operator.Unconfirmed:

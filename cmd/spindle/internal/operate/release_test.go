@@ -102,7 +102,7 @@ func TestOnlyTheTermThatIsMeantCanBeReleased(t *testing.T) {
 			"expired":                  {yes, "1: is not the current token of expired", "2: no token given"},
 			"garbled":                  {yes, "1: is not the current token of garbled", "2: no token given"},
 			"newer":                    {"1: because newer can't be read", "1: because newer can't be read", "2: no token given"},
-			"orphaned":                 {yes, yes, "2: no token given"},
+			"orphaned":                 {"1: because orphaned is not held, because its lock row was deleted", "1: its lock row was deleted", "2: no token given"},
 			"unconfirmed":              {"1: if the claim is not confirmed, the lock becomes free one lease after the claim", "1: is not the current token", "2: no token given"},
 			"orders/member/0000":       {yes, "1: is not the current token of orders/member/0000", "2: no token given"},
 			"orders/member/0007":       {yes, "1: is not the current token of orders/member/0007", "2: no token given"},
@@ -184,12 +184,12 @@ func TestAReleaseThatIsNotAnsweredEnds(t *testing.T) {
 func TestAQuestionSaysWhatAReleaseDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := everyState(t)
-		for _, name := range []string{"held", "expired", "garbled", "orphaned", "orders/member/0000"} {
+		for _, name := range []string{"held", "expired", "garbled", "orders/member/0000"} {
 			l := all[name]
 			text := consequences(l)
 			assert.True(t, strings.HasPrefix(text, model.Sentence(l)+"\n\nIf you continue:\n  - "), text)
-			assert.Equal(t, name == "garbled" || name == "orphaned", strings.Contains(text, "up to a third of its lease later"), text)
-			assert.Equal(t, name != "garbled" && name != "orphaned", strings.Contains(text, "up to 10s later"), text)
+			assert.Equal(t, name == "garbled", strings.Contains(text, "up to a third of its lease later"), text)
+			assert.Equal(t, name != "garbled", strings.Contains(text, "up to 10s later"), text)
 			assert.Equal(t, l.IsPart(), strings.Contains(text, "  - "+allFree+";\n  - "+stillLand+";\n"), text)
 			assert.Equal(t, !l.IsPart(), strings.Contains(text, "the lock becomes free immediately"), text)
 			assert.Equal(t, !l.IsPart(), strings.Contains(text, "fenced writes under this token fail from then on"), text)
