@@ -8,19 +8,24 @@ import (
 	"testing"
 	"time"
 
+	"cloud.google.com/go/longrunning/autogen/longrunningpb"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"cloud.google.com/go/spanner/admin/instance/apiv1/instancepb"
+	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/ddl"
 )
 
-// runs runs a command of this package, as at a terminal.
-func runs(t *testing.T, of func(*database.Database) *cobra.Command, path string, args ...string) (out, said string, err error) {
-	t.Helper()
+// commandOf returns a function that runs a command of this package.
+func commandOf(of func(*database.Database) *cobra.Command, path string, args ...string) func() error {
 	o := &database.Database{}
 	root := &cobra.Command{Use: "spindle", SilenceErrors: true, SilenceUsage: true}
 	root.SetOut(io.Discard)
@@ -28,7 +33,13 @@ func runs(t *testing.T, of func(*database.Database) *cobra.Command, path string,
 	c := of(o)
 	root.AddCommand(c)
 	root.SetArgs(append([]string{c.Name(), "--db", path}, args...))
-	return prints(t, root.Execute)
+	return root.Execute
+}
+
+// runs runs a command of this package, and returns what it prints.
+func runs(t *testing.T, of func(*database.Database) *cobra.Command, path string, args ...string) (out, said string, err error) {
+	t.Helper()
+	return prints(t, commandOf(of, path, args...))
 }
 
 const somewhere = "projects/my-project/instances/my-instance/databases/my-db"
@@ -122,4 +133,79 @@ func TestAnEmulatorThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	defer cancel()
 	assert.ErrorIs(t, createDatabase(ctx, &database.Database{Path: somewhere, Table: "locktable", Timeout: 50 * time.Millisecond}, databasepb.DatabaseDialect_POSTGRESQL), context.DeadlineExceeded)
 	assert.NoError(t, ctx.Err(), "it waits for longer than the timeout")
+}
+
+// empty is a Spanner without a lock table. It creates nothing, and knows what it was last asked to create.
+type empty struct {
+	sppb.UnimplementedSpannerServer
+	databases databases
+	instances instances
+}
+
+type databases struct {
+	databasepb.UnimplementedDatabaseAdminServer
+	dialect databasepb.DatabaseDialect
+	until   time.Time // when the caller gives up a schema change
+}
+
+type instances struct {
+	instancepb.UnimplementedInstanceAdminServer
+}
+
+func (e *empty) serve(t *testing.T) {
+	on, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	g := grpc.NewServer()
+	sppb.RegisterSpannerServer(g, e)
+	databasepb.RegisterDatabaseAdminServer(g, &e.databases)
+	instancepb.RegisterInstanceAdminServer(g, &e.instances)
+	go func() { _ = g.Serve(on) }()
+	t.Cleanup(g.Stop)
+	t.Setenv("SPANNER_EMULATOR_HOST", on.Addr().String())
+}
+
+func (*empty) CreateSession(_ context.Context, r *sppb.CreateSessionRequest) (*sppb.Session, error) {
+	return &sppb.Session{Name: r.GetDatabase() + "/sessions/s", Multiplexed: r.GetSession().GetMultiplexed()}, nil
+}
+
+func (*empty) BeginTransaction(context.Context, *sppb.BeginTransactionRequest) (*sppb.Transaction, error) {
+	return &sppb.Transaction{Id: []byte("t")}, nil
+}
+
+func (*empty) ExecuteStreamingSql(_ *sppb.ExecuteSqlRequest, s sppb.Spanner_ExecuteStreamingSqlServer) error {
+	return s.Send(&sppb.PartialResultSet{Metadata: &sppb.ResultSetMetadata{RowType: &sppb.StructType{}, Transaction: &sppb.Transaction{Id: []byte("t")}}})
+}
+
+func (d *databases) CreateDatabase(_ context.Context, r *databasepb.CreateDatabaseRequest) (*longrunningpb.Operation, error) {
+	d.dialect = r.GetDatabaseDialect()
+	return nil, status.Error(codes.AlreadyExists, "it exists")
+}
+
+func (d *databases) UpdateDatabaseDdl(ctx context.Context, _ *databasepb.UpdateDatabaseDdlRequest) (*longrunningpb.Operation, error) {
+	d.until, _ = ctx.Deadline()
+	return nil, status.Error(codes.Unimplemented, "not here")
+}
+
+func (*instances) CreateInstance(context.Context, *instancepb.CreateInstanceRequest) (*longrunningpb.Operation, error) {
+	return nil, status.Error(codes.AlreadyExists, "it exists")
+}
+
+// Init creates the database only if that is wanted, and in the dialect that is wanted. A schema change may take minutes: --timeout is only for
+// the answer of the database.
+func TestInitAsksForWhatIsWantedAndWaitsForIt(t *testing.T) {
+	for args, want := range map[string]databasepb.DatabaseDialect{
+		"":                              databasepb.DatabaseDialect_DATABASE_DIALECT_UNSPECIFIED,
+		"--create":                      databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL,
+		"--create --dialect googlesql":  databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL,
+		"--create --dialect postgresql": databasepb.DatabaseDialect_POSTGRESQL,
+	} {
+		e := &empty{}
+		e.serve(t)
+		began := time.Now()
+		out, _, err := runs(t, NewInit, somewhere, append(strings.Fields(args), "--timeout", "20s")...)
+		endsWith(t, err, "1: not here", args)
+		assert.Empty(t, out)
+		assert.Equal(t, want, e.databases.dialect, args)
+		assert.Greater(t, e.databases.until.Sub(began), 40*time.Second, args)
+	}
 }

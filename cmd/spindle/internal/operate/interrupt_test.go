@@ -10,11 +10,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/testkit/network"
+	"github.com/spindle-lock/spindle/internal/testkit/steps"
 )
 
 // before puts a proxy before the emulator of onEmulator, and calls the function with the path of each request that arrives there.
@@ -51,5 +53,28 @@ func TestAnInterruptedDoctorPrintsWhatItKnows(t *testing.T) {
 		assert.NotContains(t, out, "never")
 		assert.Regexp(t, map[string]string{"table": "(?s)^Table .*, [0-9]+ not checked\n$", "json": `^{"database":.*"verdict":"not checked".*}\n$`}[format], out)
 		assert.Equal(t, 1, strings.Count(out, "round trips"))
+	}
+}
+
+// The first Ctrl-C ends prune in the middle of a request, and the message says so rather than blaming the database.
+func TestAnInterruptEndsPruneInARequest(t *testing.T) {
+	path, tab := onEmulator(t)
+	require.NoError(t, tab.Release(t.Context(), steps.Hold(t, tab, "done", time.Hour), "done"))
+	for _, during := range []string{"/StreamingRead", "/Commit"} {
+		t.Run(during, func(t *testing.T) {
+			before(t, func(r *http.Request) {
+				if !strings.HasSuffix(r.URL.Path, during) {
+					return
+				}
+				interrupt(t)
+				select {
+				case <-r.Context().Done():
+				case <-time.After(10 * time.Second):
+				}
+			})
+			out, said, err := runs(t, NewPrune, path, "--older", "0s")
+			endsWith(t, err, "1: stopped after 0 locks: interrupt")
+			assert.Empty(t, out+said)
+		})
 	}
 }
