@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +20,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/internal/testkit/steps"
+	"github.com/spindle-lock/spindle/spindletest"
 )
 
 // A shell offers all names that can follow, each once and with what it is, and none that would be wrong there: neither a released lock
@@ -130,5 +135,73 @@ func TestAShellGoesOnAfterTheNameOfAGroup(t *testing.T) {
 		assert.Empty(t, found)
 		t.Setenv("SPINDLE_TIMEOUT", "")
 		t.Setenv("SPINDLE_DB", "")
+	}
+}
+
+// A user who presses Tab waits for no more than a second, even for a client that does not heed that.
+func TestAShellDoesNotWaitForAClient(t *testing.T) {
+	t.Setenv("SPANNER_EMULATOR_HOST", "127.0.0.1:1")
+	o, c := &database.Database{}, &cobra.Command{}
+	o.Flags(c.Flags())
+	o.Path = "projects/p/instances/i/databases/d"
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // instead of the second
+	c.SetContext(ctx)
+	late := make(chan struct{})
+	defer close(late)
+	found, directive := fromTable(o, c, func(context.Context, table.Table, string, string) ([]string, error) {
+		<-late
+		return []string{"late"}, nil
+	}, "", "")
+	assert.Empty(t, found)
+	assert.Equal(t, cobra.ShellCompDirectiveNoFileComp, directive)
+}
+
+// Each argument and each flag is completed with what fits there, and only there: locks in use where a holder is asked, all locks where one is
+// taken, the id of a holder where it is checked but not where a new one is given, and nothing after the last argument.
+func TestEachWordIsCompletedWithWhatFitsThere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	db := spindletest.New(t)
+	t.Setenv("SPANNER_EMULATOR_HOST", db.Host)
+	t.Setenv("SPINDLE_DB", db.Path)
+	tab := table.Table{Store: table.Spanner{DB: db.Client, Table: db.Table}}
+	const lease = time.Hour
+	one, two := steps.Hold(t, tab, "nightly", lease), steps.Hold(t, tab, "hourly", lease)
+	require.NoError(t, tab.Release(t.Context(), steps.Hold(t, tab, "weekly", lease), "weekly"))
+	member := steps.Join(t, tab, 0, "web-1", lease)
+	const inUse, all = "hourly\theld|nightly\theld|orders/\theld", "hourly\theld|nightly\theld|weekly\treleased|orders/\theld"
+	const groups = "orders\t1 member, 0 partitions"
+	tokens := fmt.Sprintf("%v\thourly, hourly's holder|%v\tnightly, nightly's holder|%v\torders/member/0000, web-1", two, one, member.Token)
+	for words, want := range map[string]string{
+		"ls |": inUse, "status |": inUse, "watch |": inUse, "handover |": inUse, "release |": inUse, "members |": groups,
+		"status n|": "nightly\theld", "status nightly |": "", "members orders |": "", "prune |": "", "exec |": "",
+		"exec --name |": all, "exec --name w|": "weekly\treleased", "guard --name |": all, "watch --prefix |": all,
+		"status --expect |": all, "serve --expect nightly,|": "nightly,hourly\theld|nightly,nightly\theld|nightly,weekly\treleased|nightly,orders/\theld", "doctor --expect h|": "hourly\theld",
+		"ls --group |":          groups,
+		"status nightly --id |": "nightly's holder\tnightly", "status --id |": "hourly's holder\thourly|nightly's holder\tnightly|web-1\torders/member/0000", "exec --id |": "", "guard --id |": "",
+		"release nightly --token |": fmt.Sprintf("%v\tnightly, nightly's holder", one), "handover --token |": tokens, "status hourly --token |": fmt.Sprintf("%v\thourly, hourly's holder", two), "release weekly --token |": "",
+		"ls --output |": "table|wide|name|json", "doctor -o |": "table|json", "init --dialect |": "googlesql|postgresql", "ls --log-format |": "text|json", "schema v|": "version",
+	} {
+		args := strings.Split(words, " ")
+		last := len(args) - 1
+		args[last] = strings.TrimSuffix(args[last], "|")
+		var found string
+		for end := time.Now().Add(time.Minute); ; { // a busy machine may not answer within the second for which a shell waits
+			root := newRoot()
+			var out bytes.Buffer
+			root.SetOut(&out)
+			root.SetErr(io.Discard)
+			root.SetArgs(append([]string{"__complete"}, args...))
+			require.NoError(t, root.Execute())
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			found = strings.Join(lines[:len(lines)-1], "|")
+			assert.False(t, want != "" && lines[len(lines)-1] == ":0", "%s: files are offered too", words)
+			if found != "" || want == "" || time.Now().After(end) {
+				break
+			}
+		}
+		assert.Equal(t, want, found, words)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // commandOf returns a function that runs a command of this package.
@@ -138,6 +139,8 @@ func TestAnEmulatorThatDoesNotAnswerIsGivenUp(t *testing.T) {
 // empty is a Spanner without a lock table. It creates nothing, and knows what it was last asked to create.
 type empty struct {
 	sppb.UnimplementedSpannerServer
+	refuse    error                                    // the answer to queries
+	read      func(context.Context, *sppb.ReadRequest) // called before it says that there is no table
 	databases databases
 	instances instances
 }
@@ -172,7 +175,17 @@ func (*empty) BeginTransaction(context.Context, *sppb.BeginTransactionRequest) (
 	return &sppb.Transaction{Id: []byte("t")}, nil
 }
 
-func (*empty) ExecuteStreamingSql(_ *sppb.ExecuteSqlRequest, s sppb.Spanner_ExecuteStreamingSqlServer) error {
+func (e *empty) StreamingRead(r *sppb.ReadRequest, s sppb.Spanner_StreamingReadServer) error {
+	if e.read != nil {
+		e.read(s.Context(), r)
+	}
+	return status.Error(codes.NotFound, "Table not found: "+r.GetTable())
+}
+
+func (e *empty) ExecuteStreamingSql(_ *sppb.ExecuteSqlRequest, s sppb.Spanner_ExecuteStreamingSqlServer) error {
+	if e.refuse != nil {
+		return e.refuse
+	}
 	return s.Send(&sppb.PartialResultSet{Metadata: &sppb.ResultSetMetadata{RowType: &sppb.StructType{}, Transaction: &sppb.Transaction{Id: []byte("t")}}})
 }
 
@@ -191,7 +204,7 @@ func (*instances) CreateInstance(context.Context, *instancepb.CreateInstanceRequ
 }
 
 // Init creates the database only if that is wanted, and in the dialect that is wanted. A schema change may take minutes: --timeout is only for
-// the answer of the database.
+// the answer of the database. If init is not permitted to look, it changes nothing, and its user learns which role is missing.
 func TestInitAsksForWhatIsWantedAndWaitsForIt(t *testing.T) {
 	for args, want := range map[string]databasepb.DatabaseDialect{
 		"":                              databasepb.DatabaseDialect_DATABASE_DIALECT_UNSPECIFIED,
@@ -208,4 +221,9 @@ func TestInitAsksForWhatIsWantedAndWaitsForIt(t *testing.T) {
 		assert.Equal(t, want, e.databases.dialect, args)
 		assert.Greater(t, e.databases.until.Sub(began), 40*time.Second, args)
 	}
+	e := &empty{refuse: status.Error(codes.PermissionDenied, "no")}
+	e.serve(t)
+	_, _, err := runs(t, NewInit, somewhere)
+	endsWith(t, err, "1: "+table.NoPermission.Command)
+	assert.Zero(t, e.databases.until)
 }

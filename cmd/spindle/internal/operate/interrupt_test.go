@@ -3,6 +3,7 @@
 package operate
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -53,6 +55,31 @@ func TestAnInterruptedDoctorPrintsWhatItKnows(t *testing.T) {
 		assert.NotContains(t, out, "never")
 		assert.Regexp(t, map[string]string{"table": "(?s)^Table .*, [0-9]+ not checked\n$", "json": `^{"database":.*"verdict":"not checked".*}\n$`}[format], out)
 		assert.Equal(t, 1, strings.Count(out, "round trips"))
+	}
+}
+
+// The locks that are expected are looked at even if another check has failed. An interrupt while that goes on has the exit code of an
+// interrupt, although the report shows a failed check.
+func TestExpectedLocksAreLookedAtAfterAFailedCheck(t *testing.T) {
+	for _, format := range []string{"table", "json"} {
+		for _, interrupted := range []bool{false, true} {
+			e := &empty{}
+			e.read = func(ctx context.Context, r *sppb.ReadRequest) {
+				if interrupted && strings.Contains(r.GetKeySet().String(), `"never"`) {
+					interrupt(t)
+					<-ctx.Done()
+				}
+			}
+			e.serve(t)
+			out, _, err := runs(t, NewDoctor, somewhere, "--expect", "never,never", "-o", format)
+			endsWith(t, err, map[bool]string{false: "3: exit code 3", true: "1: interrupt"}[interrupted], format)
+			for _, check := range []map[string]string{
+				{"table": "failed       table ", "json": `"name":"table","verdict":"failed"`},
+				{"table": "not checked  expected ", "json": `"name":"expected","verdict":"not checked"`},
+			} {
+				assert.Equal(t, 1, strings.Count(out, check[format]), out)
+			}
+		}
 	}
 }
 

@@ -200,6 +200,19 @@ func TestDroppedMessagesAreCountedOnce(t *testing.T) {
 	})
 }
 
+// A message with a hint keeps its lines, of which each is harmless, and its time is in UTC on every machine.
+func TestAMessageKeepsItsLines(t *testing.T) {
+	defer func(zone *time.Location) { time.Local = zone }(time.Local)
+	time.Local = time.FixedZone("", 3600)
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		j := NewJournal(&out)
+		j.Time()
+		j.Log(0, "can't read\x1b\n  a hint\x1b")
+		assert.Equal(t, "2000-01-01T00:00:00.000Z spindle: can't read\\x1b\n  a hint\\x1b\n", out.String())
+	})
+}
+
 // A process that hands over to another waits for its messages, but no longer than a tenth of a second if nobody reads them,
 // and a journal that writes directly has none.
 func TestFlushWaitsForMessagesButNotForLong(t *testing.T) {
