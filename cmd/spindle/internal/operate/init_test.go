@@ -139,7 +139,7 @@ func TestAnEmulatorThatDoesNotAnswerIsGivenUp(t *testing.T) {
 // empty is a Spanner without a lock table. It creates nothing, and knows what it was last asked to create.
 type empty struct {
 	sppb.UnimplementedSpannerServer
-	refuse    error                                    // the answer to queries
+	query     func(context.Context) error              // the answer to queries, if it is an error
 	read      func(context.Context, *sppb.ReadRequest) // called before it says that there is no table
 	databases databases
 	instances instances
@@ -183,8 +183,8 @@ func (e *empty) StreamingRead(r *sppb.ReadRequest, s sppb.Spanner_StreamingReadS
 }
 
 func (e *empty) ExecuteStreamingSql(_ *sppb.ExecuteSqlRequest, s sppb.Spanner_ExecuteStreamingSqlServer) error {
-	if e.refuse != nil {
-		return e.refuse
+	if e.query != nil {
+		return e.query(s.Context())
 	}
 	return s.Send(&sppb.PartialResultSet{Metadata: &sppb.ResultSetMetadata{RowType: &sppb.StructType{}, Transaction: &sppb.Transaction{Id: []byte("t")}}})
 }
@@ -204,7 +204,7 @@ func (*instances) CreateInstance(context.Context, *instancepb.CreateInstanceRequ
 }
 
 // Init creates the database only if that is wanted, and in the dialect that is wanted. A schema change may take minutes: --timeout is only for
-// the answer of the database. If init is not permitted to look, it changes nothing, and its user learns which role is missing.
+// the answer of the database. If init is not permitted to look, or learns nothing, it changes nothing, and its user learns why.
 func TestInitAsksForWhatIsWantedAndWaitsForIt(t *testing.T) {
 	for args, want := range map[string]databasepb.DatabaseDialect{
 		"":                              databasepb.DatabaseDialect_DATABASE_DIALECT_UNSPECIFIED,
@@ -221,9 +221,23 @@ func TestInitAsksForWhatIsWantedAndWaitsForIt(t *testing.T) {
 		assert.Equal(t, want, e.databases.dialect, args)
 		assert.Greater(t, e.databases.until.Sub(began), 40*time.Second, args)
 	}
-	e := &empty{refuse: status.Error(codes.PermissionDenied, "no")}
-	e.serve(t)
-	_, _, err := runs(t, NewInit, somewhere)
-	endsWith(t, err, "1: "+table.NoPermission.Command)
-	assert.Zero(t, e.databases.until)
+	for _, c := range []struct {
+		query func(context.Context) error
+		says  string
+	}{
+		{func(context.Context) error { return status.Error(codes.PermissionDenied, "no") }, "1: " + table.NoPermission.Command},
+		{func(ctx context.Context) error { <-ctx.Done(); return nil }, "1: the database can't be reached"},
+	} {
+		e := &empty{query: c.query}
+		e.serve(t)
+		done := make(chan error, 1)
+		go func() { done <- commandOf(NewInit, somewhere, "--timeout", "100ms")() }()
+		select {
+		case err := <-done:
+			endsWith(t, err, c.says)
+		case <-time.After(30 * time.Second):
+			assert.Fail(t, "it goes on after --timeout")
+		}
+		assert.Zero(t, e.databases.until)
+	}
 }

@@ -18,7 +18,7 @@ import (
 func TestAVariableSetsAFlagThatTheCommandLineDoesNot(t *testing.T) {
 	flags := func(args ...string) (*pflag.FlagSet, error) {
 		f := pflag.NewFlagSet("x", pflag.ContinueOnError)
-		for _, name := range []string{"given", "hook-timeout", "empty", "kill", "help", "version", "unset"} {
+		for _, name := range []string{"given", "on-hook-timeout", "empty", "kill", "help", "version", "unset"} {
 			f.String(name, "default", "")
 		}
 		f.Int("count", 7, "")
@@ -27,14 +27,14 @@ func TestAVariableSetsAFlagThatTheCommandLineDoesNot(t *testing.T) {
 		require.NoError(t, f.Parse(args))
 		return f, FromEnvironment(f)
 	}
-	for _, name := range []string{"GIVEN", "HOOK_TIMEOUT", "KILL", "HELP", "VERSION"} {
+	for _, name := range []string{"GIVEN", "ON_HOOK_TIMEOUT", "KILL", "HELP", "VERSION"} {
 		t.Setenv("SPINDLE_"+name, "variable")
 	}
 	t.Setenv("SPINDLE_EMPTY", "")
 	t.Setenv("SPINDLE_LEASE", "5s")
 	f, err := flags("--given", "line")
 	require.NoError(t, err)
-	for name, want := range map[string]string{"given": "line", "hook-timeout": "variable", "empty": "default", "kill": "default", "help": "default", "version": "default", "unset": "default", "lease": "5s", "count": "7"} {
+	for name, want := range map[string]string{"given": "line", "on-hook-timeout": "variable", "empty": "default", "kill": "default", "help": "default", "version": "default", "unset": "default", "lease": "5s", "count": "7"} {
 		assert.Equal(t, want, f.Lookup(name).Value.String(), name)
 		assert.Equal(t, name != "kill" && name != "help" && name != "version", HasVariable(f.Lookup(name)), name)
 	}
@@ -47,7 +47,7 @@ func TestAVariableSetsAFlagThatTheCommandLineDoesNot(t *testing.T) {
 	t.Setenv("SPINDLE_COUNT", "many")
 	f, err = flags()
 	assert.EqualError(t, err, `SPINDLE_COUNT="many": must be a whole number`+"\n"+`SPINDLE_LEASE="soon": must be a duration with a unit, such as 10s or 1m30s`)
-	assert.Equal(t, "variable", f.Lookup("hook-timeout").Value.String(), "the others are set")
+	assert.Equal(t, "variable", f.Lookup("on-hook-timeout").Value.String(), "the others are set")
 	_, err = flags("--lease", "1s", "--count", "1")
 	assert.NoError(t, err, "their variables do not count")
 }
