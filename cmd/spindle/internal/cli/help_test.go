@@ -25,7 +25,9 @@ func TestTheFirstScreenOfAHelpSaysHowToUseTheCommand(t *testing.T) {
 	terminal.Commands(newRoot(), func(c *cobra.Command) {
 		var b bytes.Buffer
 		c.SetOut(&b)
+		usage := c.UsageString()
 		help(c, nil)
+		assert.True(t, strings.HasSuffix(b.String(), "\n"+usage), "%s: its end does not describe the flags as they are", c.CommandPath())
 		lines := strings.SplitAfter(b.String(), "\n")
 		head := strings.Join(lines[:min(len(lines), screen)], "")
 		want := []string{"Usage:    " + c.UseLine()[:10], "Example:  spindle", codes}

@@ -39,6 +39,13 @@ func TestInstallReplacesTheFileInsteadOfWritingToIt(t *testing.T) {
 		assert.Equal(t, os.FileMode(0o755), info.Mode(), "every user of the pod may run it")
 	}
 
+	for _, unreadable := range []string{dir, filepath.Join(dir, "missing")} {
+		_, err = install(unreadable, dir)
+		assert.Error(t, err)
+	}
+	text, err = os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "new", string(text), "what can't be copied replaces nothing")
 	require.NoError(t, os.Remove(old))
 	require.NoError(t, os.Mkdir(old, 0o755)) // a file can't replace a directory
 	_, err = install(self, dir)

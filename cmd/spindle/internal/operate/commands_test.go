@@ -166,7 +166,7 @@ func TestAUserMayTakeTimeToAnswer(t *testing.T) {
 // requests at all, whether the term is over, and whether it is the database that has failed. It waits for as long as --wait says.
 func TestARequestForAHandoverEndsWithWhatHasBecomeOfIt(t *testing.T) {
 	path, tab := onEmulator(t)
-	const long, short, forEver, soon = 10 * time.Second, time.Microsecond, time.Minute, 20 * time.Millisecond
+	const long, short, forEver, soon = 15 * time.Second, time.Microsecond, time.Hour, 20 * time.Millisecond
 	hold := func(name, id string, lease time.Duration, accepts bool) table.Token {
 		seen, err := tab.Observe(t.Context(), name)
 		assert.NoError(t, err)
@@ -207,7 +207,7 @@ func TestARequestForAHandoverEndsWithWhatHasBecomeOfIt(t *testing.T) {
 			}
 			db, err := h.Open(spindle.ClientOptions(0)...)
 			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			next := make(chan struct{})
 			go func() {
 				defer close(next)

@@ -222,16 +222,17 @@ func TestInitAsksForWhatIsWantedAndWaitsForIt(t *testing.T) {
 		assert.Greater(t, e.databases.until.Sub(began), 40*time.Second, args)
 	}
 	for _, c := range []struct {
-		query func(context.Context) error
-		says  string
+		query   func(context.Context) error
+		timeout string
+		says    string
 	}{
-		{func(context.Context) error { return status.Error(codes.PermissionDenied, "no") }, "1: " + table.NoPermission.Command},
-		{func(ctx context.Context) error { <-ctx.Done(); return nil }, "1: the database can't be reached"},
+		{func(context.Context) error { return status.Error(codes.PermissionDenied, "no") }, "1h", "1: " + table.NoPermission.Command},
+		{func(ctx context.Context) error { <-ctx.Done(); return nil }, "100ms", "1: the database can't be reached"},
 	} {
 		e := &empty{query: c.query}
 		e.serve(t)
 		done := make(chan error, 1)
-		go func() { done <- commandOf(NewInit, somewhere, "--timeout", "100ms")() }()
+		go func() { done <- commandOf(NewInit, somewhere, "--timeout", c.timeout)() }()
 		select {
 		case err := <-done:
 			endsWith(t, err, c.says)
