@@ -167,7 +167,7 @@ func holding(word func(operator.Listing) (text, about string)) completer {
 			all, _, err = operator.List(ctx, t, "", false)
 		}
 		for _, l := range all {
-			if !model.IsPartition(l) && l.Holder() != "" && l.State() != operator.Released && l.State() != operator.Free {
+			if !model.IsPartition(l) && l.Holder() != "" {
 				text, about := word(l)
 				found = offer(found, begun, text, about)
 			}
