@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/spf13/pflag"
@@ -18,6 +19,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+	"github.com/spindle-lock/spindle/internal/testkit/steps"
 )
 
 // prints returns what a function prints, to standard output and to standard error.
@@ -60,8 +62,11 @@ func TestNoOutputIsLostWithoutAFailure(t *testing.T) {
 		for _, format := range []string{"table", "json"} {
 			o := &database.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: timeout}
 			prune, handover := &pruning{Database: o, f: formatted(t, format)}, &handover{Database: o, f: formatted(t, format)}
+			dry := &pruning{Database: o, f: prune.f, dryRun: true}
+			tab := table.Table{Store: &memstore.Store{}}
+			require.NoError(t, tab.Release(t.Context(), steps.Hold(t, tab, "a", time.Hour), "a"))
 			for name, print := range map[string]func() error{
-				"the names of prune":  func() error { return prune.name([]table.Observation{{Name: "a"}}) },
+				"the names of prune":  func() error { return dry.run(t.Context(), tab) },
 				"the totals of prune": func() error { return prune.run(t.Context(), table.Table{Store: &memstore.Store{}}) },
 				"a handover":          func() error { return handover.print(spindle.Handover{}) },
 				"a statement": func() error {

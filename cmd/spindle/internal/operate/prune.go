@@ -183,7 +183,7 @@ func patient(t table.Table, timeout time.Duration) table.Table {
 		limited, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		err := do(limited, t.Store)
-		if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		if err != nil && limited.Err() != nil {
 			return fmt.Errorf("no answer within %v: %w", timeout, limited.Err()) // the client's error does not mention the timeout
 		}
 		return err
