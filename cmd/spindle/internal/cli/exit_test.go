@@ -2,10 +2,15 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -68,4 +73,29 @@ func TestTheExitCodeTellsAMistakeFromAFailure(t *testing.T) {
 		}
 		assert.Equal(t, want, tells, "%q", c.args)
 	}
+}
+
+// A variable sets its flag in each command that has the flag, whether all commands have it or only this one: a wrong value is a mistake,
+// which is found before anything is done.
+func TestEachCommandReadsTheVariablesOfItsFlags(t *testing.T) {
+	t.Chdir(t.TempDir())
+	terminal.Commands(newRoot(), func(c *cobra.Command) {
+		check := func(f *pflag.Flag) {
+			if !terminal.HasVariable(f) || strings.Contains("string stringSlice stringArray", f.Value.Type()) {
+				return
+			}
+			t.Setenv(terminal.Variable(f), "wrong!")
+			want := terminal.Variable(f) + `="wrong!"`
+			run := func(args ...string) string {
+				root := newRoot()
+				root.SetOut(io.Discard)
+				root.SetArgs(append(strings.Fields(c.CommandPath())[1:], args...))
+				return fmt.Sprint(root.Execute())
+			}
+			assert.True(t, strings.Contains(run(), want) || strings.Contains(run("x"), want), "%s: %s", c.CommandPath(), want) // some need an argument
+			t.Setenv(terminal.Variable(f), "")
+		}
+		c.LocalFlags().VisitAll(check)
+		c.InheritedFlags().VisitAll(check)
+	})
 }

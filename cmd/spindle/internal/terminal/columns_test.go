@@ -158,7 +158,13 @@ func TestATableIsLaidOutAsWideAsTheTerminalIs(t *testing.T) {
 				continue
 			}
 			c := &Columns{Names: names, Wide: wide}
+			for i, r := range all {
+				all[i].Cells = append(r.Cells, "of another row")[:len(r.Cells)]
+			}
 			lines := c.Lines(&Terminal{Width: width}, all)
+			for _, r := range all {
+				require.Equal(t, "of another row", r.Cells[:len(r.Cells)+1][len(r.Cells)], "it writes to what it is given")
+			}
 			trimmed := slices.Clone(lines)
 			for i := range trimmed {
 				trimmed[i] = strings.TrimRight(trimmed[i], " ")

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -120,6 +121,16 @@ func TestWrappedLinesAreAsLongAsTheyCanBe(t *testing.T) {
 			assert.Equal(t, long[i*width:(i+1)*width], line)
 		}
 		assert.Equal(t, long+"end", strings.ReplaceAll(strings.Join(lines, ""), " ", ""))
+		n, per := 1+random.IntN(30), width/2 // of characters that are two columns wide
+		last := strings.Repeat("夜", (n-1)%per+1)
+		lines = Wrap(strings.Repeat("夜", n)+" end", width)
+		rest := append(slices.Repeat([]string{strings.Repeat("夜", per)}, (n-1)/per), last)
+		if 2*((n-1)%per+1)+len(" end") <= width {
+			rest[len(rest)-1] += " end"
+		} else {
+			rest = append(rest, Wrap("end", width)...)
+		}
+		assert.Equal(t, rest, lines, "%d in %d columns", n, width)
 		indent := strings.Repeat(" ", random.IntN(12))
 		kept := indent[:min(len(indent), width/2)]
 		want := Wrap(text, width-len(kept))
