@@ -182,7 +182,7 @@ func TestEachWordIsCompletedWithWhatFitsThere(t *testing.T) {
 		"ls --group |":          groups,
 		"status nightly --id |": "nightly's holder\tnightly", "status --id |": "hourly's holder\thourly|nightly's holder\tnightly|web-1\torders/member/0000", "exec --id |": "", "guard --id |": "",
 		"release nightly --token |": fmt.Sprintf("%v\tnightly, nightly's holder", one), "handover --token |": tokens, "status hourly --token |": fmt.Sprintf("%v\thourly, hourly's holder", two), "release weekly --token |": "",
-		"ls --output |": "table|wide|name|json", "doctor -o |": "table|json", "init --dialect |": "googlesql|postgresql", "ls --log-format |": "text|json", "schema v|": "version",
+		"ls --output |": "table|wide|name|json", "doctor -o |": "table|json", "init --dialect |": "googlesql|postgresql", "ls --log-format |": "text|json", "schema v|": "version", "schema a|": "agent",
 	} {
 		args := strings.Split(words, " ")
 		last := len(args) - 1

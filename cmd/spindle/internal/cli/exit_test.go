@@ -75,6 +75,20 @@ func TestTheExitCodeTellsAMistakeFromAFailure(t *testing.T) {
 	}
 }
 
+// A script that keeps what a command prints learns if half of it is missing.
+func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	defer full.Close()
+	defer func(out *os.File, journal *terminal.Journal) { os.Stdout, terminal.Stderr = out, journal }(os.Stdout, terminal.Stderr)
+	os.Stdout, terminal.Stderr = full, terminal.NewJournal(io.Discard)
+	for _, line := range []string{"version", "version -o json", "schema", "schema ls", "schema agent"} {
+		assert.Equal(t, terminal.Failed, Main(strings.Fields(line)), line)
+	}
+}
+
 // A variable sets its flag in each command that has the flag, whether all commands have it or only this one: a wrong value is a mistake,
 // which is found before anything is done.
 func TestEachCommandReadsTheVariablesOfItsFlags(t *testing.T) {

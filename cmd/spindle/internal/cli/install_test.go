@@ -63,6 +63,9 @@ func TestTheVersionSaysWhatWasBuilt(t *testing.T) {
 	info.Main.Version = "v1.2.3"
 	assert.Equal(t, "spindle v1.2.3"+on, versionOf(info).String(), "go install of a release knows no revision")
 
+	info.Settings = []debug.BuildSetting{{Key: "vcs.revision", Value: "1c2e69b"}, {Key: "vcs.modified", Value: "true"}}
+	assert.Equal(t, "spindle v1.2.3\n  revision 1c2e69b, with uncommitted changes"+on, versionOf(info).String())
+
 	info.Settings = []debug.BuildSetting{{Key: "vcs.revision", Value: "1c2e69b"}, {Key: "vcs.time", Value: "2026-11-21T13:55:42Z"}, {Key: "vcs.modified", Value: "false"}}
 	assert.Equal(t, "spindle v1.2.3\n  revision 1c2e69b of 2026-11-21T13:55:42Z"+on, versionOf(info).String())
 

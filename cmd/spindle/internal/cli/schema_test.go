@@ -69,6 +69,7 @@ func TestWhatIsPrintedIsAsTheSchemaSays(t *testing.T) {
 	for _, p := range allPrinted {
 		text, err := schemaFor(p.command)
 		require.NoError(t, err)
+		assert.Regexp(t, `"\$id": "[^"]+/`+p.command+`",`, string(text), "a program that loads two schemas tells them apart")
 		schema := compiled(t, text)
 		for _, of := range p.types {
 			for _, least := range []bool{false, true} {
