@@ -39,6 +39,7 @@ const (
 	operatePruneGo  = "cmd/spindle/internal/operate/prune.go"
 	operateAskGo    = "cmd/spindle/internal/operate/handover.go"
 	operateBreakGo  = "cmd/spindle/internal/operate/release.go"
+	operateInitGo   = "cmd/spindle/internal/operate/init.go"
 	connectionGo    = "cmd/spindle/internal/database/connection.go"
 	completionGo    = "cmd/spindle/internal/cli/completion.go"
 	followGo        = "cmd/spindle/internal/view/follow.go"
@@ -377,6 +378,8 @@ var (
 			"c.widths[0]+rest+2+tail <= p.Width", "c.widths[0]+rest+2+tail < p.Width"),
 		one("a process can't end while nobody reads its messages", "TestFlushWaitsForMessagesButNotForLong", "cmd/spindle/internal/terminal/journal.go",
 			"\tcase o.lines <- written:\n\tcase <-late:\n\t\treturn false\n", "\tcase o.lines <- written:\n\tcase <-late:\n\t\treturn true\n"),
+		one("the time of a message is local", "TestAMessageKeepsItsLines", "cmd/spindle/internal/terminal/journal.go",
+			"time.Now().UTC().Format(Stamp)", "time.Now().Format(Stamp)"),
 	)
 
 	operateMutants = of("./cmd/spindle/internal/operate",
@@ -398,6 +401,18 @@ var (
 			"l.Token != table.Token(h.token):", "l.Token < table.Token(h.token):"),
 		one("doctor counts one check of each verdict", "TestAReportIsPrintedWhole", "cmd/spindle/internal/operate/doctor.go",
 			"counts[c.Verdict]++", "counts[c.Verdict] = 1"),
+		one("doctor says nothing of an outage that hides expected locks", "TestDoctorFailsIfAnExpectedLockCannotBeRead", "cmd/spindle/internal/operate/doctor.go",
+			"cmp.Or(context.Cause(ctx), err)", "cmp.Or(context.Cause(ctx), nil)"),
+		one("an interrupted doctor has the exit code of a check", "TestExpectedLocksAreLookedAtAfterAFailedCheck", "cmd/spindle/internal/operate/doctor.go",
+			"\tcase err != nil:\n\t\treturn e.Explain(err)\n", "\tcase err != nil && report.OK():\n\t\treturn e.Explain(err)\n"),
+		one("a schema change ends at the timeout", "TestInitAsksForWhatIsWantedAndWaitsForIt", operateInitGo,
+			"ddl.Create(ctx,", "ddl.Create(ask,"),
+		one("a database is created in the default dialect", "TestInitAsksForWhatIsWantedAndWaitsForIt", operateInitGo,
+			"createDatabase(c.Context(), o, dialects[dialect.Value])", "createDatabase(c.Context(), o, dialects[\"googlesql\"])"),
+		one("an orphaned lock seems to have been released just now", "TestOnlyTheTermThatIsMeantCanBeReleased", operateBreakGo,
+			"\t\treturn fmt.Errorf(\"nothing was released, because %s\", model.Sentence(l)) // a release changes the lock row\n", "\t\treturn nil\n"),
+		one("locks whose deletion was refused count as pruned", "TestARequestOfPruneThatIsNotAnsweredEndsIt", "internal/table/claim.go",
+			"\tcase err != nil: // the locks may not be pruned\n\t\treturn 0, err\n\t}\n\treturn len(pruned), nil\n", "\t}\n\treturn len(pruned), err\n"),
 	)
 
 	databaseMutants = of("./cmd/spindle/internal/database",
