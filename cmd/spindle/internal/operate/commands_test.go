@@ -30,7 +30,10 @@ func onEmulator(t *testing.T) (path string, tab table.Table) {
 	}
 	db := spindletest.New(t)
 	t.Setenv("SPANNER_EMULATOR_HOST", db.Host)
-	return db.Path, table.Table{Store: table.Spanner{DB: db.Client, Table: db.Table}}
+	tab = table.Table{Store: table.Spanner{DB: db.Client, Table: db.Table}}
+	_, err := tab.Observe(t.Context(), "x") // until then, the client looks at os.Stderr, which prints replaces
+	require.NoError(t, err)
+	return db.Path, tab
 }
 
 // answered runs a command at a terminal. When the command has asked its question, something happens, and then the user answers.
