@@ -6,15 +6,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
 // However many processes take a lock file and remove it again, at any moment at most one has it. The goroutines of this test
@@ -47,19 +44,4 @@ func TestALockFileHasOneHolder(t *testing.T) {
 	_, err := NewLockFile(path)
 	require.Error(t, err)
 	assert.NotErrorIs(t, err, ErrBusy, "a link is no lock file, and nothing to wait for")
-}
-
-// A guard asks for its lock file ten times a second until it gets it, and keeps no file of an attempt that failed.
-func TestAnAttemptToTakeALockFileLeavesNoFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close it, sooner or later
-	testcheck.NothingLeft(t, func() {
-		held, err := NewLockFile(path)
-		require.NoError(t, err)
-		for range 10 {
-			_, err = NewLockFile(path)
-			assert.ErrorIs(t, err, ErrBusy)
-		}
-		held.End()
-	})
 }

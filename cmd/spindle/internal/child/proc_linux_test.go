@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
 const role = "SPINDLE_TEST_ROLE"
@@ -105,4 +109,19 @@ func TestNothingIsKnownFromTheProcOfAnotherNamespace(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `"" false`, string(out))
 	assert.NotEmpty(t, born(os.Getpid()))
+}
+
+// A guard asks for its lock file ten times a second until it gets it, and keeps no file of an attempt that failed.
+func TestAnAttemptToTakeALockFileLeavesNoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close it, sooner or later
+	testcheck.NothingLeft(t, func() {
+		held, err := NewLockFile(path)
+		require.NoError(t, err)
+		for range 10 {
+			_, err = NewLockFile(path)
+			assert.ErrorIs(t, err, ErrBusy)
+		}
+		held.End()
+	})
 }
