@@ -115,6 +115,12 @@ func TestWhatRunsUnderALockIsToldOfThisLockAlone(t *testing.T) {
 	const others = "NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID SPINDLE_DB SPINDLE_TABLE SPINDLE_LOCK SPINDLE_TOKEN SPINDLE_KEY SPINDLE_SLOT SPINDLE_REASON"
 	const flags = "SPINDLE_NAME SPINDLE_ID SPINDLE_VALUE SPINDLE_HANDOVER SPINDLE_PRIORITY SPINDLE_ON_LOST SPINDLE_HOOK_TIMEOUT SPINDLE_HEALTH_LISTEN"
 	const kept = "SPINDLE_TIMEOUT SPINDLE_LOG_FORMAT SPINDLE_OTHER SPINDLE"
+	for _, entry := range os.Environ() {
+		if name, value, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "SPINDLE") {
+			t.Setenv(name, value) // restores it
+			require.NoError(t, os.Unsetenv(name))
+		}
+	}
 	for _, name := range strings.Fields(others + " " + flags + " " + kept) {
 		t.Setenv(name, "outer")
 	}
