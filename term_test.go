@@ -79,6 +79,27 @@ func TestTheZeroTermIsNone(t *testing.T) {
 	assert.Zero(t, none.FenceStatement(1))
 }
 
+// foreign is a Holding of a program, for example one that returns nil while it does not hold its lock.
+type foreign struct{ spindle.Fence }
+
+func (f foreign) FenceIn(context.Context) spindle.Fence { return f.Fence }
+
+// A fence that Apply doesn't know counts as not held. Without it, the commit would be made although a lock is not held.
+func TestApplyRefusesAFenceOfAnotherKind(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		terms := make(chan spindle.Term, 1)
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, term spindle.Term) { terms <- term; <-ctx.Done() }))
+		term := <-terms
+		for _, other := range []spindle.Holding{foreign{}, foreign{struct{ spindle.Fence }{term.FenceIn(t.Context())}}} {
+			for _, under := range [][]spindle.Holding{{other}, {term, other}, {other, term}} {
+				_, err := spindle.Apply(t.Context(), under, nil)
+				assert.ErrorIs(t, err, spindle.ErrFenced)
+			}
+		}
+		b.End(a)
+	})
+}
+
 // An example is the permit of a TryAcquire that did not get a slot.
 func TestApplyRefusesALockThatIsNil(t *testing.T) {
 	var permit *lock.Permit

@@ -105,7 +105,10 @@ func (own *work) watched(fn func(ctx context.Context) error) func(ctx context.Co
 // remind logs that fn has not returned since its context ended.
 func (own *work) remind(waited time.Duration) {
 	why := "the function that Do runs was told to stop but has not returned; the lock stays held until it returns"
-	if own.isLost() {
+	switch {
+	case own.left.Load():
+		why = "the function that Do runs has not returned since the lock was unlocked by other code; others can hold the lock now"
+	case own.isLost():
 		why = "the function that Do runs has not returned since the lock was lost; other goroutines of this process can't acquire the lock until the function returns"
 	}
 	own.log(own.term).Warn(why, "waited", waited, "locked_at", own.by.caller())

@@ -689,9 +689,10 @@ func TestUnlockGoesOnUntilItsCtxEnds(t *testing.T) {
 // elector does.
 func TestDoSaysThatItsFunctionDoesNotReturn(t *testing.T) {
 	const lease = 10 * time.Second
-	for why, stop := range map[string]func(b *bed, cancel func(), token table.Token){
-		"the lock stays held until it returns": func(_ *bed, cancel func(), _ table.Token) { cancel() },
-		"since the lock was lost":              func(b *bed, _ func(), token table.Token) { b.lose("m", spindle.Token(token)); time.Sleep(lease / 3) },
+	for why, stop := range map[string]func(b *bed, cancel func(), m *Mutex){
+		"the lock stays held until it returns": func(_ *bed, cancel func(), _ *Mutex) { cancel() },
+		"since the lock was lost":              func(b *bed, _ func(), m *Mutex) { b.lose("m", m.Token()); time.Sleep(lease / 3) },
+		"since the lock was unlocked":          func(b *bed, _ func(), m *Mutex) { require.NoError(b, m.Unlock(b.Context())) },
 	} {
 		inVirtualTime(t, func(b *bed) {
 			p := b.process()
@@ -704,7 +705,7 @@ func TestDoSaysThatItsFunctionDoesNotReturn(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(20 * lease)
 			assert.Empty(t, p.log.lines("has not returned"), "it was not told to stop")
-			stop(b, cancel, table.Token(m.Token()))
+			stop(b, cancel, m)
 			time.Sleep(9 * lease)
 			said := p.log.lines("has not returned")
 			if assert.Len(t, said, 4) {

@@ -95,10 +95,12 @@ func (u usurper) seize(bad error, look func(context.Context, table.Table) (table
 				return release
 			}
 		}
+		if !table.Refused(err) {
+			elect.Sleep(ctx, clock, retry.Pause(clock)) // the holder's heartbeat came first, or the emulator is busy
+		}
 		if table.Refused(err) || ctx.Err() != nil {
 			u.tb.Fatalf("spindletest: supersede: lock %q: %v", u.name, err)
 		}
-		elect.Sleep(ctx, clock, retry.Pause(clock)) // the holder's heartbeat came first, or the emulator is busy
 	}
 }
 

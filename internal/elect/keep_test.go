@@ -399,3 +399,37 @@ func TestAReleaseAsksNothingOfATableThatIsGone(t *testing.T) {
 		assert.Less(t, time.Since(start), lease/10)
 	})
 }
+
+// A term that ends is announced for a third of the lease. If heartbeats fail meanwhile, the wait ends when a sixth of the lease is left:
+// the work needs that time to stop before the lock is lost.
+func TestAnAnnouncementLeavesTimeToStopTheWork(t *testing.T) {
+	const lease = 12 * time.Second
+	for _, after := range []time.Duration{0, lease / 6, lease / 2, lease * 6 / 10, lease * 8 / 10} { // since the last heartbeat
+		for _, mends := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				link := &memstore.Link{Store: &memstore.Store{}}
+				c := candidate("c", link, "m")
+				c.LeaseRecord.Lease = lease
+				step := c.Try(t.Context(), All, 0)
+				require.NotNil(t, step.Term)
+				last := time.Now()
+				link.Refuse(refusingStep("heartbeat", errRefused))
+				happened := make(chan TermEvent, 1000)
+				k := &Keeper{Term: step.Term, Interval: lease / 12, Notify: func(e TermEvent) { happened <- e }}
+				k.Start()
+				time.Sleep(after)
+				k.Announce()
+				if mends {
+					link.Refuse(nil)
+				}
+				await(happened, Announced)
+				want := last.Add(min(after+lease/3, lease*5/6))
+				if mends && after < lease*8/10 { // a heartbeat comes in time
+					want = last.Add(after + lease/3)
+				}
+				assert.InDelta(t, want.Sub(last).Seconds(), time.Since(last).Seconds(), lease.Seconds()/40, "%v, %v", after, mends)
+				require.NoError(t, k.Stop())
+			})
+		}
+	}
+}

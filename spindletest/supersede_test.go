@@ -1,0 +1,70 @@
+package spindletest
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+// fails is a test that fails, and does not fail the test that it is in.
+type fails struct {
+	testing.TB
+	said string
+}
+
+func (f *fails) Helper() {}
+
+func (f *fails) Fatalf(format string, args ...any) {
+	f.said = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// A step that is refused fails the test at once, with the reason. One that only fails at times is repeated for ten seconds.
+func TestWhatRefusesToBeSupersededIsSaidAtOnce(t *testing.T) {
+	for _, what := range []func(testing.TB, *memstore.Link){
+		func(tb testing.TB, l *memstore.Link) { supersede(tb, l, "job") },
+		func(tb testing.TB, l *memstore.Link) { supersedePartition(tb, l, "orders", "7") },
+	} {
+		var steps []string
+		what(t, refusing(func(step string) error { steps = append(steps, step); return nil }))
+		assert.Len(t, steps, 3)
+		for _, refused := range steps {
+			for code, takes := range map[codes.Code]time.Duration{codes.PermissionDenied: 0, codes.Aborted: cleanupTimeout} {
+				synctest.Test(t, func(t *testing.T) {
+					began := time.Now()
+					said := failure(t, func(tb testing.TB) {
+						what(tb, refusing(func(step string) error {
+							if step == refused {
+								return status.Error(code, "not for you")
+							}
+							return nil
+						}))
+					})
+					assert.Contains(t, said, "not for you", "%s: %v", refused, code)
+					assert.InDelta(t, takes.Seconds(), time.Since(began).Seconds(), 0.2, "%s: %v", refused, code)
+				})
+			}
+		}
+	}
+}
+
+func refusing(f func(step string) error) *memstore.Link {
+	link := &memstore.Link{Store: &memstore.Store{}}
+	link.Refuse(f)
+	return link
+}
+
+func failure(t *testing.T, f func(testing.TB)) string {
+	tb, done := &fails{TB: t}, make(chan struct{})
+	go func() { defer close(done); f(tb) }()
+	<-done
+	return tb.said
+}
