@@ -356,10 +356,19 @@ func TestAWatchdogThatDoesNotReadHearsTheOrderToActLater(t *testing.T) {
 	var err error
 	dog.process, err = os.FindProcess(os.Getpid())
 	require.NoError(t, err)
-	for range 1 << 14 {
-		_ = order(dog.pipe, "\n")
-	}
-	for order(dog.pipe, "\n") == nil {
+	full := make(chan struct{})
+	go func() {
+		defer close(full)
+		for range 1 << 14 {
+			_ = order(dog.pipe, "\n")
+		}
+		for order(dog.pipe, "\n") == nil {
+		}
+	}()
+	select {
+	case <-full:
+	case <-time.After(30 * time.Second):
+		require.Fail(t, "an order waits for a watchdog that does not read")
 	}
 	dog.Allow(inAnHour())
 	over, cancel := context.WithCancel(t.Context())
