@@ -1,6 +1,7 @@
 package child
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
@@ -464,4 +466,70 @@ func TestAStopEndsWhenTheProgramIsContinued(t *testing.T) {
 			}
 		}
 	}
+}
+
+// As the first process of a container, this process reaps every orphan, whether or not a program runs. It kills what its program leaves,
+// but not what ran before the program: an entrypoint may have started that.
+func TestTheFirstProcessOfAContainerReapsAllAndKillsOnlyWhatItsProgramLeft(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	c := exec.Command(self)
+	c.Env = append(os.Environ(), role+"=init", "DIR="+t.TempDir())
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	if os.Getuid() != 0 {
+		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+	}
+	out, err := c.CombinedOutput()
+	if errors.Is(err, syscall.EPERM) {
+		t.Skip("no namespaces for this user")
+	}
+	require.NoError(t, err, "%s", out)
+}
+
+// asInit is that process.
+func asInit(dir string) error {
+	if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, "")); err != nil {
+		return err
+	}
+	ReapAsInit()
+	reaped := func() error { // an orphan that ends
+		made, err := exec.Command("sh", "-c", "setsid sh -c 'while ! [ -e "+dir+"/end ]; do sleep 0.01; done' >/dev/null 2>&1 & echo $!").Output()
+		if err != nil {
+			return err
+		}
+		orphan, err := strconv.Atoi(strings.TrimSpace(string(made)))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(dir+"/end", nil, 0o600); err != nil {
+			return err
+		}
+		for limit := time.Now().Add(10 * time.Second); born(orphan) != ""; time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) {
+				return errors.New("an orphan stays a zombie")
+			}
+		}
+		return os.Remove(dir + "/end")
+	}
+	elder := exec.Command("setsid", "sleep", "1000")
+	if err := errors.Join(elder.Start(), reaped()); err != nil {
+		return err
+	}
+	for i := range 2 { // the second time, there was a program before
+		c, err := Start(Command{Args: stray(fmt.Sprint(dir, "/stray", i)), Apart: true, Whole: true})
+		if err != nil {
+			return err
+		}
+		<-c.Done()
+		if killed, left := c.Left(); killed != 1 || left != 0 {
+			return fmt.Errorf("it killed %d, and left %d", killed, left)
+		}
+		if born(elder.Process.Pid) == "" || onlyZombies(elder.Process.Pid) {
+			return errors.New("it killed what ran before the program")
+		}
+		if err := reaped(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
