@@ -265,6 +265,19 @@ func TestALockThatIsTakenHoursAfterItExpiredIsShown(t *testing.T) {
 	}
 }
 
+// A lock that expired and that nobody takes keeps its last term, however long ago that was: it is neither forgotten nor counted anew at
+// each read, which would look like a lock that changes hands all the time.
+func TestALockThatNobodyTakesKeepsItsLastTerm(t *testing.T) {
+	var s scene
+	s.holds("a", 0)
+	s.look(1)
+	for now := 20.0; now < 3*3600; now += 500 {
+		s.look(now)
+		assert.Equal(t, []string{"a 0-9.01 expired"}, s.told(), "after %v s", now)
+		assert.Zero(t, s.locks["job"].changes, "after %v s", now)
+	}
+}
+
 // TestTermsAreForgottenAfterAnHour, and so is a lock whose rows are gone, once it has none.
 func TestTermsAreForgottenAfterAnHour(t *testing.T) {
 	var s scene
