@@ -89,8 +89,10 @@ func (s *services) try(ctx context.Context) (elect.Step, *terminal.Exit) {
 				s.say("competing again because the health check succeeded")
 			} else {
 				s.warn("not competing because the health check failed: %v", err)
-				s.does(false, "on standby: not competing because the health check failed: %v", err)
 			}
+		}
+		if err != nil && ctx.Err() == nil { // the reason may be another one each time
+			s.does(false, "on standby: not competing because the health check failed: %v", err)
 		}
 	}
 	if !s.well || ctx.Err() != nil {

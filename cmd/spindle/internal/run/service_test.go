@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -482,7 +483,8 @@ func TestUsersAreShownEachState(t *testing.T) {
 	})
 }
 
-// Users are shown why a machine on standby does not compete, whether its health check fails or hangs, and only as long as that is so.
+// Users are shown why a machine on standby does not compete, whether its health check fails or hangs, and only as long as that is so. If
+// the reason changes, they are shown the new one.
 // A check that fails while the machine holds the lock does not put it on standby.
 func TestAMachineIsShownNotToCompeteExactlyWhileItDoesNot(t *testing.T) {
 	const idle = "on standby: not competing because the health check failed: "
@@ -502,6 +504,10 @@ func TestAMachineIsShownNotToCompeteExactlyWhileItDoesNot(t *testing.T) {
 				b.set(func() { b.sick, b.hang = !hang, hang })
 				time.Sleep(guardLease + 2*renew)
 				shows(idle)
+				b.set(func() { b.sick, b.hang = hang, !hang })
+				time.Sleep(guardLease + 2*renew)
+				shows(idle)
+				assert.Equal(t, hang, strings.HasSuffix(b.guard.now().Why, ": sick"), b.guard.now().Why)
 				b.set(func() { b.sick, b.hang = false, false })
 				time.Sleep(guardLease)
 			}
