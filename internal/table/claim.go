@@ -232,7 +232,7 @@ func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 		return a + b, err
 	case errors.Is(err, ErrChanged):
 		return 0, nil
-	case err != nil: // the locks may not be pruned
+	case err != nil: // replace has collected them, but may not have pruned any
 		return 0, err
 	}
 	return len(pruned), nil

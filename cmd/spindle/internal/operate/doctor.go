@@ -124,15 +124,15 @@ func checkLed(ctx context.Context, t table.Table, names []string) (doctor.Check,
 	found, err := model.ExpectedLocks(ctx, t, names)
 	if err != nil {
 		c.Verdict, c.Found = doctor.NotChecked, err.Error()
+		var wrong *terminal.Exit
+		if ctx.Err() != nil || errors.As(err, &wrong) || database.Passing(err) {
+			return c, cmp.Or(context.Cause(ctx), err)
+		}
 	} else if text := model.Leaderless(found); text != "" {
 		c.Verdict, c.Found = doctor.Failed, "no process holds "+text
 		c.Means, c.Do = "no process is doing the work that these locks protect", "make sure that the programs that use these locks are running, and check their logs"
 	}
-	var wrong *terminal.Exit
-	if err == nil || ctx.Err() == nil && !errors.As(err, &wrong) && !database.Passing(err) {
-		return c, nil
-	}
-	return c, cmp.Or(context.Cause(ctx), err)
+	return c, nil
 }
 
 var verdictStyles = map[doctor.Verdict]terminal.Style{
