@@ -2,8 +2,6 @@ package spindletest_test
 
 import (
 	"context"
-	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -179,7 +177,7 @@ func TestMutexesOfTwoProcessesDontQueueForOneAnother(t *testing.T) {
 // was not done.
 func TestWritesOnAFakeAreFencedOrNotByTheirToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb := &failing{TB: t}
+		tb := &spindletest.Failing{TB: t}
 		fake := spindletest.NewFake(tb)
 		p := fake.Process("a")
 		l := run(t, p)
@@ -213,8 +211,8 @@ func TestWritesOnAFakeAreFencedOrNotByTheirToken(t *testing.T) {
 			assert.ErrorContains(t, result[1], "spindletest.New", name)
 			assert.NotErrorIs(t, result[1], spindle.ErrFenced)
 		}
-		require.Len(t, tb.errors, 1, "one failure is enough")
-		assert.Contains(t, tb.errors[0], "spindletest.New")
+		require.Len(t, tb.Errors, 1, "one failure is enough")
+		assert.Contains(t, tb.Errors[0], "spindletest.New")
 
 		p.Cut()
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -243,14 +241,14 @@ func TestWritesOnAFakeAreFencedOrNotByTheirToken(t *testing.T) {
 		_ = m.Unlock(t.Context())
 		_ = set.Unlock(t.Context())
 		_ = permit.Release(t.Context())
-		assert.Len(t, tb.errors, 1, "a fenced transaction is what the test may be about")
+		assert.Len(t, tb.Errors, 1, "a fenced transaction is what the test may be about")
 	})
 }
 
 // A test that has ended can't be failed: testing.T panics then.
 func TestATransactionAfterTheTestFailsNoTest(t *testing.T) {
 	var p *spindletest.Process
-	tb := &failing{TB: t}
+	tb := &spindletest.Failing{TB: t}
 	t.Run("a test", func(t *testing.T) {
 		tb.TB = t
 		p = spindletest.NewFake(tb).Process("a")
@@ -259,7 +257,7 @@ func TestATransactionAfterTheTestFailsNoTest(t *testing.T) {
 	require.NoError(t, m.Lock(t.Context()))
 	_, err := m.ReadWriteTransaction(t.Context(), nil)
 	assert.ErrorContains(t, err, "spindletest.New")
-	assert.Empty(t, tb.errors)
+	assert.Empty(t, tb.Errors)
 	require.NoError(t, m.Unlock(t.Context()))
 }
 
@@ -325,7 +323,7 @@ func TestSupersedePartitionOnAFake(t *testing.T) {
 		_, err := group.Members(t.Context(), nil, "locktable", "orders")
 		require.ErrorContains(t, err, "the Spanner client is nil")
 		for says, args := range map[string][2]string{"has no name": {"orders", ""}, "lock name is empty": {"", "a"}} {
-			assert.Contains(t, failure(t, func(tb testing.TB) { spindletest.NewFake(tb).SupersedePartition(args[0], args[1]) }), says)
+			assert.Contains(t, spindletest.Failure(t, func(tb testing.TB) { spindletest.NewFake(tb).SupersedePartition(args[0], args[1]) }), says)
 		}
 	})
 }
@@ -367,36 +365,10 @@ func TestEventsKeepAnObserverThatCameBefore(t *testing.T) {
 	})
 }
 
-// failing is a test that fails, and does not fail the test that it is in.
-type failing struct {
-	testing.TB
-	said   string
-	errors []string
-}
-
-func (f *failing) Helper() {}
-
-func (f *failing) Errorf(format string, args ...any) {
-	f.errors = append(f.errors, fmt.Sprintf(format, args...))
-}
-
-func (f *failing) Fatalf(format string, args ...any) {
-	f.said = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
-// failure is what f fails its test with, or "".
-func failure(t *testing.T, f func(testing.TB)) string {
-	tb, done := &failing{TB: t}, make(chan struct{})
-	go func() { defer close(done); f(tb) }()
-	<-done
-	return tb.said
-}
-
 func TestAwaitFailsTheTestInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		said := failure(t, func(tb testing.TB) {
+		said := spindletest.Failure(t, func(tb testing.TB) {
 			events := spindletest.NewEvents(tb)
 			run(t, spindletest.NewFake(t).Process("a"), events.Option())
 			events.Await(time.Second, spindle.Elected)
@@ -405,15 +377,15 @@ func TestAwaitFailsTheTestInTime(t *testing.T) {
 		assert.Equal(t, time.Minute, time.Since(start))
 		assert.Equal(t, `spindletest: no new event "elected" within 1m0s; all events so far: elected`, said)
 
-		said = failure(t, func(tb testing.TB) { spindletest.NewEvents(tb).Await(time.Second, spindle.Lost) })
+		said = spindletest.Failure(t, func(tb testing.TB) { spindletest.NewEvents(tb).Await(time.Second, spindle.Lost) })
 		assert.Contains(t, said, "all events so far: none")
 	})
 }
 
 func TestSupersedeFailsTheTestIfItCant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		assert.Contains(t, failure(t, func(tb testing.TB) { spindletest.NewFake(tb).Supersede("") }), "lock name is empty")
-		said := failure(t, func(tb testing.TB) {
+		assert.Contains(t, spindletest.Failure(t, func(tb testing.TB) { spindletest.NewFake(tb).Supersede("") }), "lock name is empty")
+		said := spindletest.Failure(t, func(tb testing.TB) {
 			fake := spindletest.NewFake(tb)
 			p := fake.Process("a")
 			g := group.New(nil, p.Table, "orders", group.Numbered(1), p.Option())

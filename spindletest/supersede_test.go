@@ -1,8 +1,6 @@
 package spindletest
 
 import (
-	"fmt"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,19 +11,6 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
-
-// fails is a test that fails, and does not fail the test that it is in.
-type fails struct {
-	testing.TB
-	said string
-}
-
-func (f *fails) Helper() {}
-
-func (f *fails) Fatalf(format string, args ...any) {
-	f.said = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
 
 // A step that is refused fails the test at once, with the reason. One that only fails at times is repeated for ten seconds.
 func TestWhatRefusesToBeSupersededIsSaidAtOnce(t *testing.T) {
@@ -40,7 +25,7 @@ func TestWhatRefusesToBeSupersededIsSaidAtOnce(t *testing.T) {
 			for code, takes := range map[codes.Code]time.Duration{codes.PermissionDenied: 0, codes.Aborted: cleanupTimeout} {
 				synctest.Test(t, func(t *testing.T) {
 					began := time.Now()
-					said := failure(t, func(tb testing.TB) {
+					said := Failure(t, func(tb testing.TB) {
 						what(tb, refusing(func(step string) error {
 							if step == refused {
 								return status.Error(code, "not for you")
@@ -60,11 +45,4 @@ func refusing(f func(step string) error) *memstore.Link {
 	link := &memstore.Link{Store: &memstore.Store{}}
 	link.Refuse(f)
 	return link
-}
-
-func failure(t *testing.T, f func(testing.TB)) string {
-	tb, done := &fails{TB: t}, make(chan struct{})
-	go func() { defer close(done); f(tb) }()
-	<-done
-	return tb.said
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -69,17 +70,8 @@ func TestTheAgentsFlagsAreChecked(t *testing.T) {
 // released theirs and have read so. While it serves, everything is as its flags say.
 func TestAnAgentServesUntilItsProgramsHaveReleasedTheirLocks(t *testing.T) {
 	said := captured(t)
-	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "n"), Net: "unixgram"})
-	require.NoError(t, err)
-	defer manager.Close()
-	t.Setenv("NOTIFY_SOCKET", manager.LocalAddr().String())
-	told := func() string {
-		b := make([]byte, 100)
-		require.NoError(t, manager.SetReadDeadline(time.Now().Add(patience)))
-		n, err := manager.Read(b)
-		require.NoError(t, err)
-		return string(b[:n])
-	}
+	systemd := commandtest.NewSystemd(t, patience)
+	t.Setenv("NOTIFY_SOCKET", systemd.Socket)
 	b := &bed{TB: t, store: &memstore.Store{}, socket: filepath.Join(t.TempDir(), "s"), settle: func() {}}
 	b.dial = func(string) net.Conn {
 		c, err := net.Dial("unix", b.socket)
@@ -93,7 +85,7 @@ func TestAnAgentServesUntilItsProgramsHaveReleasedTheirLocks(t *testing.T) {
 	defer end()
 	ended := make(chan error, 1)
 	go func() { ended <- s.serve(ctx, on, Config{Locks: table.Table{Store: b.store}}) }()
-	assert.Equal(t, "READY=1", told())
+	assert.Empty(t, systemd.Until("READY=1"))
 
 	p := b.asks("", "POST /v1/locks?name=ok/a&lease=1h&label=job")
 	held := p.reads("held")
@@ -121,7 +113,7 @@ func TestAnAgentServesUntilItsProgramsHaveReleasedTheirLocks(t *testing.T) {
 	require.NoError(t, live())
 
 	end()
-	assert.Equal(t, "STOPPING=1", told())
+	assert.Empty(t, systemd.Until("STOPPING=1"))
 	assert.Equal(t, "agent-stops", p.reads("stop").Reason)
 	require.Eventually(t, func() bool { // once the other holds, which end with their streams, no longer count
 		status, j = b.call("", "POST /v1/locks?name=ok/e")

@@ -471,19 +471,7 @@ func TestAStopEndsWhenTheProgramIsContinued(t *testing.T) {
 // As the first process of a container, this process reaps every orphan, whether or not a program runs. It kills what its program leaves,
 // but not what ran before the program: an entrypoint may have started that.
 func TestTheFirstProcessOfAContainerReapsAllAndKillsOnlyWhatItsProgramLeft(t *testing.T) {
-	self, err := os.Executable()
-	require.NoError(t, err)
-	c := exec.Command(self)
-	c.Env = append(os.Environ(), role+"=init", "DIR="+t.TempDir())
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
-	if os.Getuid() != 0 {
-		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-	}
-	out, err := c.CombinedOutput()
-	if errors.Is(err, syscall.EPERM) {
-		t.Skip("no namespaces for this user")
-	}
-	require.NoError(t, err, "%s", out)
+	inNamespaces(t, "init", syscall.CLONE_NEWPID|syscall.CLONE_NEWNS, "DIR="+t.TempDir())
 }
 
 // asInit is that process.

@@ -101,11 +101,18 @@ func TestAProcessWithoutItsFirstThreadIsNotGone(t *testing.T) {
 // In the /proc of another pid namespace a process id names another process: a program would be taken for a stranger, and
 // not be killed, or for gone.
 func TestNothingIsKnownFromTheProcOfAnotherNamespace(t *testing.T) {
+	assert.Equal(t, `"" false`, inNamespaces(t, "elsewhere", syscall.CLONE_NEWPID))
+	assert.NotEmpty(t, born(os.Getpid()))
+}
+
+// inNamespaces runs this binary in a role, in namespaces of its own, and returns what it prints.
+func inNamespaces(t *testing.T, as string, kinds uintptr, env ...string) string {
+	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	c := exec.Command(self)
-	c.Env = append(os.Environ(), role+"=elsewhere")
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	c.Env = append(append(os.Environ(), role+"="+as), env...)
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: kinds}
 	if os.Getuid() != 0 {
 		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 	}
@@ -113,9 +120,8 @@ func TestNothingIsKnownFromTheProcOfAnotherNamespace(t *testing.T) {
 	if errors.Is(err, syscall.EPERM) {
 		t.Skip("no namespaces for this user")
 	}
-	require.NoError(t, err)
-	assert.Equal(t, `"" false`, string(out))
-	assert.NotEmpty(t, born(os.Getpid()))
+	require.NoError(t, err, "%s", out)
+	return string(out)
 }
 
 // A guard asks for its lock file ten times a second until it gets it, and keeps no file of an attempt that failed.

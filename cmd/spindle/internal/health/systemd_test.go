@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -17,65 +16,39 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 )
 
-// manager is systemd's end of the socket.
-type manager struct {
-	t    *testing.T
-	conn *net.UnixConn
-}
-
-func listen(t *testing.T) *manager {
+// listen lets what this process reports go to a socket of the test.
+func listen(t *testing.T) *commandtest.Systemd {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "notify") // t.TempDir may be too long for a socket
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	path := filepath.Join(dir, "s")
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	t.Setenv("NOTIFY_SOCKET", path)
+	m := commandtest.NewSystemd(t, 30*time.Second)
+	t.Setenv("NOTIFY_SOCKET", m.Socket)
 	t.Setenv("WATCHDOG_USEC", "")
 	t.Setenv("WATCHDOG_PID", "")
-	return &manager{t, conn}
-}
-
-// hears waits for an assignment, and returns all that came until then.
-func (m *manager) hears(line string) (all []string) {
-	m.t.Helper()
-	require.NoError(m.t, m.conn.SetReadDeadline(time.Now().Add(30*time.Second)))
-	for b := make([]byte, 1<<16); ; {
-		n, err := m.conn.Read(b)
-		require.NoError(m.t, err, "it never says %s, but %q", line, all)
-		lines := strings.Split(string(b[:n]), "\n")
-		for _, l := range lines {
-			all = append(all, l)
-			if l == line {
-				return all
-			}
-		}
-	}
+	return m
 }
 
 func TestSystemdHearsOfEachState(t *testing.T) {
 	m := listen(t)
 	u := Notify(nil)
 	u.Status("deactivating")
-	m.hears("STATUS=deactivating")
+	m.Until("STATUS=deactivating")
 	u.Status("deactivating")
 	u.Ready()
-	all := m.hears("READY=1")
+	all := m.Until("READY=1")
 	assert.NotContains(t, all, "STATUS=deactivating", "it has not changed")
 	u.Status("on standby")
-	m.hears("STATUS=on standby")
+	m.Until("STATUS=on standby")
 	u.Stopping()
 	u.End()
-	m.hears("STOPPING=1")
+	m.Until("STOPPING=1")
 	for range 50 {
 		last := Notify(nil)
 		last.Stopping()
 		last.End()
-		m.hears("STOPPING=1") // although the end follows at once
+		m.Until("STOPPING=1") // although the end follows at once
 	}
 }
 
@@ -84,7 +57,7 @@ func TestAStatusIsOneLine(t *testing.T) {
 	m := listen(t)
 	u := Notify(nil)
 	u.Status("held by a\nMAINPID=1\x1b[31m \xff")
-	m.hears(`STATUS=held by a\nMAINPID=1\x1b[31m \xff`)
+	m.Until(`STATUS=held by a\nMAINPID=1\x1b[31m \xff`)
 	u.End()
 }
 
@@ -98,15 +71,15 @@ func TestBetweenTwoPingsTheLoopIsLeftAlone(t *testing.T) {
 	u := Notify(asks)
 	assert.Equal(t, 10*time.Millisecond, u.ping, "two pings may be late")
 	u.Status("hangs")
-	assert.NotContains(t, m.hears("STATUS=hangs"), "WATCHDOG=1")
+	assert.NotContains(t, m.Until("STATUS=hangs"), "WATCHDOG=1")
 	begun := time.Now()
 	for range 5 {
 		<-asks
-		m.hears("WATCHDOG=1")
+		m.Until("WATCHDOG=1")
 	}
 	assert.GreaterOrEqual(t, time.Since(begun), 4*u.ping)
 	u.Status("hangs again")
-	assert.NotContains(t, m.hears("STATUS=hangs again"), "WATCHDOG=1")
+	assert.NotContains(t, m.Until("STATUS=hangs again"), "WATCHDOG=1")
 	u.End()
 }
 
@@ -137,12 +110,11 @@ func TestTheLastWordReachesSystemd(t *testing.T) {
 		_, err := daemon.SdNotify(false, "END=1")
 		require.NoError(t, err)
 		heard := map[string]string{}
-		for _, line := range m.hears("END=1") {
+		for _, line := range m.Until("END=1") {
 			variable, value, _ := strings.Cut(line, "=")
 			require.False(t, variable != "STATUS" && heard[variable] != "", "seed %d: %s again", seed, variable)
 			heard[variable] = value
 		}
-		delete(heard, "END")
 		require.Equal(t, last, heard, "seed %d", seed)
 	}
 }
@@ -159,7 +131,7 @@ func TestALaterReportLeavesTheOneThatIsSent(t *testing.T) {
 	u.Stopping()
 	assert.Equal(t, []string{"STATUS=active", "READY=1"}, sent)
 	u.send()
-	assert.Equal(t, []string{"STATUS=active", "READY=1", "STATUS=deactivating", "STOPPING=1"}, m.hears("STOPPING=1"))
+	assert.Equal(t, []string{"STATUS=active", "READY=1", "STATUS=deactivating"}, m.Until("STOPPING=1"))
 }
 
 // The loop is asked for systemd's watchdog only, and only if that watches this process. Without systemd, nothing is reported.
@@ -174,11 +146,11 @@ func TestTheLoopIsAskedOnlyForAWatchdogOfThisProcess(t *testing.T) {
 		asks := make(chan struct{}, 1)
 		u := Notify(asks)
 		if r.asked {
-			m.hears("WATCHDOG=1")
+			m.Until("WATCHDOG=1")
 		}
 		for i := range 10 {
 			u.Status(strconv.Itoa(i))
-			m.hears("STATUS=" + strconv.Itoa(i))
+			m.Until("STATUS=" + strconv.Itoa(i))
 		}
 		u.End()
 		assert.Equal(t, r.asked, len(asks) > 0, "%+v", r)
@@ -196,7 +168,7 @@ func TestTheLoopIsAskedOnlyForAWatchdogOfThisProcess(t *testing.T) {
 // A systemd that does not read leaves its socket full. That must not hold up what decides about the lock, nor the end.
 func TestASystemdThatDoesNotReadDelaysNobody(t *testing.T) {
 	m := listen(t)
-	full, err := net.Dial("unixgram", m.conn.LocalAddr().String())
+	full, err := net.Dial("unixgram", m.Socket)
 	require.NoError(t, err)
 	defer full.Close()
 	for err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -36,12 +37,8 @@ type delayed struct {
 }
 
 func (d delayed) wait(ctx context.Context) error {
-	select {
-	case <-time.After(d.by):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	elect.Sleep(ctx, elect.SystemClock{}, d.by)
+	return ctx.Err()
 }
 
 func (d delayed) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {

@@ -4,7 +4,6 @@ package run
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -105,25 +104,15 @@ func TestASuspensionThatCostsAProgramItsTimeIsALoss(t *testing.T) {
 func TestAProbeAnswersUntilTheLastHookHasEnded(t *testing.T) {
 	r := reportsOn(&memstore.Store{}, "job", "me", lease)
 	dir := t.TempDir()
-	short, err := os.MkdirTemp("", "notify") // t.TempDir may be too long for a socket
-	require.NoError(t, err)
-	defer os.RemoveAll(short)
-	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(short, "socket"), Net: "unixgram"})
-	require.NoError(t, err)
-	defer systemd.Close()
-	t.Setenv("NOTIFY_SOCKET", systemd.LocalAddr().String())
+	systemd := commandtest.NewSystemd(t, 30*time.Second)
+	t.Setenv("NOTIFY_SOCKET", systemd.Socket)
 	r.address, r.quiet, r.hooks = "127.0.0.1:0", false, hooks{Limit: time.Minute, Commands: [...]string{onStuck: "until [ -e " + dir + "/end ]; do sleep 0.01; done; exit 3"}}
 	said := commandtest.Complaints(func() { require.NoError(t, r.begin()) })
 	metrics := regexp.MustCompile(`http://[^"/ ]+`).FindString(said[0]) + "/metrics"
 	r.stuck(errGivenUp)
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.end(nil) }()
-	require.NoError(t, systemd.SetReadDeadline(time.Now().Add(30*time.Second)))
-	for b, heard := make([]byte, 1<<16), ""; !strings.Contains(heard, "STOPPING=1"); {
-		n, err := systemd.Read(b)
-		require.NoError(t, err, "systemd is told %q before the hook has ended", heard)
-		heard += string(b[:n])
-	}
+	systemd.Until("STOPPING=1")
 	for range 3 {
 		time.Sleep(time.Millisecond)
 		answer, err := http.Get(metrics)
@@ -133,7 +122,7 @@ func TestAProbeAnswersUntilTheLastHookHasEnded(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(dir+"/end", nil, 0o600))
 	<-ended
-	_, err = http.Get(metrics)
+	_, err := http.Get(metrics)
 	assert.Error(t, err)
 }
 

@@ -1,0 +1,33 @@
+package spindletest
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+)
+
+// Failing is a test that fails, and does not fail the test that it is in.
+type Failing struct {
+	testing.TB
+	Said   string
+	Errors []string
+}
+
+func (f *Failing) Helper() {}
+
+func (f *Failing) Errorf(format string, args ...any) {
+	f.Errors = append(f.Errors, fmt.Sprintf(format, args...))
+}
+
+func (f *Failing) Fatalf(format string, args ...any) {
+	f.Said = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// Failure is what f fails its test with, or "".
+func Failure(t *testing.T, f func(testing.TB)) string {
+	tb, done := &Failing{TB: t}, make(chan struct{})
+	go func() { defer close(done); f(tb) }()
+	<-done
+	return tb.Said
+}
