@@ -52,21 +52,36 @@ func (c *consumer) run(ctx context.Context) error {
 	return <-done
 }
 
-// work consumes one partition until ctx ends. The partition's next owner continues from the checkpoint.
+// work consumes one partition until ctx ends.
 func (c *consumer) work(ctx context.Context, p group.Partition) error {
 	for ctx.Err() == nil {
-		items, err := next(ctx, c.db, p.Name())
-		if err == nil && len(items) > 0 {
-			err = c.commit(p, process(ctx, items))
-		}
-		if errors.Is(err, spindle.ErrFenced) {
+		if err := c.consume(ctx, p); errors.Is(err, spindle.ErrFenced) {
 			c.late(p.Name()) // the partition's next owner processes these items again
 		}
-		if err != nil || len(items) == 0 {
-			pause(ctx, idle) // uncommitted items are read again
-		}
+		pause(ctx, idle)
 	}
 	return nil
+}
+
+// consume continues from the checkpoint, until ctx ends or something fails. After an error, the checkpoint tells whether
+// the last commit took effect.
+func (c *consumer) consume(ctx context.Context, p group.Partition) error {
+	position, err := checkpointOf(ctx, c.db, p.Name())
+	for err == nil && ctx.Err() == nil {
+		var items []item
+		items, err = next(ctx, c.db, p.Name(), position)
+		if err != nil {
+			return err
+		}
+		if len(items) == 0 {
+			pause(ctx, idle)
+			continue
+		}
+		items = process(ctx, items)
+		position = items[len(items)-1]
+		err = c.commit(p, items)
+	}
+	return err
 }
 
 // commit writes the results and the checkpoint atomically, so a crash can neither lose results nor duplicate them. If

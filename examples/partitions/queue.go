@@ -38,21 +38,28 @@ var tables = []string{
 // item is the position of an item in its partition, starting at 1.
 type item int64
 
-// next reads up to batch items after the checkpoint of a partition.
-func next(ctx context.Context, db *spanner.Client, part string) ([]item, error) {
-	query := spanner.Statement{
-		SQL: `SELECT i.position FROM items AS i JOIN checkpoints AS c ON c.part = i.part
-			WHERE i.part = @part AND i.position > c.position ORDER BY i.position LIMIT @batch`,
-		Params: map[string]any{"part": part, "batch": batch},
-	}
+// next reads up to batch items after a position of a partition.
+func next(ctx context.Context, db *spanner.Client, part string, after item) ([]item, error) {
+	rest := spanner.KeyRange{Start: spanner.Key{part, int64(after)}, End: spanner.Key{part}, Kind: spanner.OpenClosed}
 	var items []item
-	err := db.Single().Query(ctx, query).Do(func(row *spanner.Row) error {
+	err := db.Single().ReadWithOptions(ctx, "items", rest, []string{"position"}, &spanner.ReadOptions{Limit: batch}).Do(func(row *spanner.Row) error {
 		var i int64
 		err := row.Columns(&i)
 		items = append(items, item(i))
 		return err
 	})
 	return items, err
+}
+
+// checkpointOf reads the position of the last item of a partition that was processed.
+func checkpointOf(ctx context.Context, db *spanner.Client, part string) (item, error) {
+	row, err := db.Single().ReadRow(ctx, "checkpoints", spanner.Key{part}, []string{"position"})
+	if err != nil {
+		return 0, err
+	}
+	var i int64
+	err = row.Columns(&i)
+	return item(i), err
 }
 
 // process processes items until ctx ends, and returns the items that it processed. It always processes at least one.
