@@ -124,7 +124,7 @@ func obey(orders <-chan string, lock *spindle.Lock, db *spanner.Client, say func
 		if err := json.Unmarshal([]byte(order), &c); err != nil {
 			panic(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		var err error
 		if c.Fenced {
 			_, err = lock.Apply(ctx, c.Token, write(c.Value))
@@ -161,12 +161,14 @@ type process struct {
 
 func newCluster(tb testing.TB, db *spindletest.Database, lease time.Duration) *cluster {
 	c := &cluster{tb: tb, db: db, lease: lease, changed: make(chan struct{})}
-	tb.Cleanup(func() {
-		for _, p := range c.all {
-			p.Kill()
-		}
-	})
+	tb.Cleanup(c.kill)
 	return c
+}
+
+func (c *cluster) kill() {
+	for _, p := range c.all {
+		p.Kill()
+	}
 }
 
 // start starts another candidate.
@@ -202,7 +204,7 @@ func (c *cluster) hear(p *process, line string) {
 // await waits for the first report of one of these kinds after the given time, from p, or from any process if p is nil.
 func (c *cluster) await(p *process, after time.Time, kinds ...string) (*process, report) {
 	c.tb.Helper()
-	timeout := time.After(time.Minute)
+	timeout := time.After(3 * time.Minute)
 	for {
 		c.mu.Lock()
 		for _, q := range c.all {

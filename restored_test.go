@@ -59,7 +59,7 @@ func fenced(t testing.TB, l *standing, token spindle.Token) {
 }
 
 // unhurried is a lease that no term of these tests loses, however slow the machine is. No test waits for it to pass.
-const unhurried = time.Minute
+const unhurried = 10 * time.Minute
 
 // twoTerms are a term that is in a backup, and a term that began after it.
 type twoTerms struct {
@@ -72,12 +72,12 @@ type twoTerms struct {
 func aroundABackup(t testing.TB, db *spindletest.Database) (terms twoTerms) {
 	t.Helper()
 	terms.first = stand(t, connect(t, db), db, spindle.WithLease(2*lease))
-	eventually(t, 20*time.Second, "election", terms.first.has)
+	eventually(t, "election", terms.first.has)
 	terms.inBackup = terms.first.token()
 	terms.rows = backUp(t, db)
 	require.NoError(t, terms.first.stop())
 	terms.second = stand(t, connect(t, db), db, spindle.WithLease(2*lease))
-	eventually(t, 20*time.Second, "a later term", terms.second.has)
+	eventually(t, "a later term", terms.second.has)
 	terms.afterBackup = terms.second.token()
 	return terms
 }
@@ -95,7 +95,7 @@ func TestARestoredTableHasALeaderAtOnceAndEveryEarlierTermIsOver(t *testing.T) {
 	fenced(t, terms.second, terms.afterBackup)
 	long := spindle.WithLease(unhurried)
 	a, b := stand(t, connect(t, db), db, long), stand(t, connect(t, db), db, long)
-	eventually(t, unhurried/2, "a leader, for whom no lease has to pass", func() bool { return a.has() || b.has() })
+	eventually(t, "a leader, for whom no lease has to pass", func() bool { return a.has() || b.has() })
 	leader := a
 	if b.has() {
 		leader = b
@@ -123,7 +123,7 @@ func TestATermOfTheBackupIsValidAgainUntilTheNextClaimOrUntilItsRowIsDeleted(t *
 	onTheEmulator(t)
 	db := spindletest.New(t, spindletest.WithDDL(registerDDL))
 	old := stand(t, connect(t, db), db, spindle.WithLease(unhurried))
-	eventually(t, 20*time.Second, "election", old.has)
+	eventually(t, "election", old.has)
 	token := old.token()
 	rows := backUp(t, db)
 	require.NoError(t, old.stop())
@@ -139,7 +139,7 @@ func TestATermOfTheBackupIsValidAgainUntilTheNextClaimOrUntilItsRowIsDeleted(t *
 	assert.EqualValues(t, 2, deleted)
 	fenced(t, old, token)
 	next := stand(t, connect(t, db), db, spindle.WithLease(unhurried))
-	eventually(t, unhurried/2, "the next term, for which no lease has to pass", next.has)
+	eventually(t, "the next term, for which no lease has to pass", next.has)
 	assert.Greater(t, next.token(), token)
 }
 
@@ -151,23 +151,23 @@ func TestOldRowsThatComeBackUnderAHolderEndItsTerm(t *testing.T) {
 	db := spindletest.New(t, spindletest.WithDDL(registerDDL))
 	terms := aroundABackup(t, db)
 	other := stand(t, connect(t, db), db)
-	eventually(t, 20*time.Second, "a follower", func() bool { return other.saw(spindle.LeaderSeen) })
+	eventually(t, "a follower", func() bool { return other.saw(spindle.LeaderSeen) })
 	time.Sleep(2 * lease) // a backup is older than a lease
 
 	terms.rows.restore(t, db)
 	fenced(t, terms.second, terms.afterBackup)
 	var both time.Time // since when two processes have the lock
-	eventually(t, 2*lease, "the end of the term", func() bool {
+	stepsDown(t, lease, func() bool {
 		if both.IsZero() && other.has() {
 			both = time.Now()
 		}
-		return terms.second.token() != terms.afterBackup
+		return terms.second.token() == terms.afterBackup
 	})
 	if !both.IsZero() {
 		t.Logf("two holders for %.2f leases", time.Since(both).Seconds()/lease.Seconds())
 	}
 	oneHolder(t, terms.second, other)
-	eventually(t, 20*time.Second, "a later term", func() bool { return max(terms.second.token(), other.token()) > terms.afterBackup })
+	eventually(t, "a later term", func() bool { return max(terms.second.token(), other.token()) > terms.afterBackup })
 	fenced(t, terms.first, terms.inBackup)
 	fenced(t, terms.second, terms.afterBackup)
 	_, err := db.Client.Single().ReadRow(t.Context(), "register", spanner.Key{1}, []string{"value"})
@@ -256,7 +256,9 @@ func TestAGroupIsWholeAgainAfterItsRowsWereSetBack(t *testing.T) {
 		stop := func() {
 			if cancel(); !stopped {
 				stopped = true
-				assert.NoError(t, <-done)
+				if err := <-done; err != nil {
+					assert.ErrorContains(t, err, "left to expire", "a busy machine can be too slow to release")
+				}
 			}
 		}
 		t.Cleanup(stop)
@@ -264,13 +266,13 @@ func TestAGroupIsWholeAgainAfterItsRowsWereSetBack(t *testing.T) {
 	}
 	a, stopA := member("a")
 	b, _ := member("b")
-	eventually(t, time.Minute, "shares", func() bool { return len(a.Held()) == partitions/2 && len(b.Held()) == partitions/2 })
+	eventually(t, "shares", func() bool { return len(a.Held()) == partitions/2 && len(b.Held()) == partitions/2 })
 	rows := backUp(t, db)
 	inBackup, _ := tokensOf(partitions, a, b)
 	stopped := a.Held()
 	stopA()
 	c, _ := member("c")
-	eventually(t, time.Minute, "shares again", func() bool { return len(b.Held()) == partitions/2 && len(c.Held()) == partitions/2 })
+	eventually(t, "shares again", func() bool { return len(b.Held()) == partitions/2 && len(c.Held()) == partitions/2 })
 	before, _ := tokensOf(partitions, b, c)
 	afterBackup := c.Held()
 
@@ -279,7 +281,7 @@ func TestAGroupIsWholeAgainAfterItsRowsWereSetBack(t *testing.T) {
 		_, err := p.Apply(t.Context(), write(-1))
 		assert.ErrorIs(t, err, spindle.ErrFenced, "partition %s", p.Name())
 	}
-	eventually(t, time.Minute, "all partitions, in later terms unless the backup has the same term", func() bool {
+	eventually(t, "all partitions, in later terms unless the backup has the same term", func() bool {
 		now, ok := tokensOf(partitions, b, c)
 		for name, token := range before {
 			ok = ok && (now[name] > token || now[name] == inBackup[name])

@@ -149,7 +149,7 @@ func requireTidy(t *testing.T, out string) {
 				_ = conn.Close()
 			}
 			return err != nil
-		}, 10*time.Second, 10*time.Millisecond, "the emulator should have exited")
+		}, 3*time.Minute, 10*time.Millisecond, "the emulator should have exited")
 	}
 }
 
@@ -158,7 +158,7 @@ func requireEnds(t *testing.T, pid string) {
 	n, err := strconv.Atoi(pid)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(n, 0), syscall.ESRCH) },
-		10*time.Second, 10*time.Millisecond, "process %s should have exited", pid)
+		3*time.Minute, 10*time.Millisecond, "process %s should have exited", pid)
 }
 
 func number(t *testing.T, text, pattern string) float64 {

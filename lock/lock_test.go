@@ -206,7 +206,7 @@ func TestTheLargestCommitOfASetIsTaken(t *testing.T) {
 		}
 		for _, c := range fleet.Some(largest{"<", 235}, largest{"x", 500}) { // JSON writes < with six characters
 			value := spindle.WithValue(strings.Repeat(c.character, 64<<10))
-			s := lock.All(db.Client, db.Table, names[:c.names], quiet, value, spindle.WithLease(time.Minute))
+			s := lock.All(db.Client, db.Table, names[:c.names], quiet, value, spindle.WithLease(10*time.Minute))
 			require.NoError(t, s.Lock(t.Context()))
 			require.NoError(t, s.Unlock(t.Context()))
 		}
@@ -230,7 +230,7 @@ func TestATableWithoutCommitTimestampsIsToldAtOnce(t *testing.T) {
 		t.Skip("needs the emulator: run without -short")
 	}
 	db := spindletest.New(t, spindletest.WithDDL(`CREATE TABLE wrong (name STRING(MAX) NOT NULL, heartbeat TIMESTAMP, token TIMESTAMP, writer STRING(MAX)) PRIMARY KEY (name)`))
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	err := lock.New(db.Client, "wrong", "m", quiet).Lock(ctx)
 	require.Error(t, err)

@@ -101,17 +101,17 @@ func supersede(t *testing.T, p *spindletest.Process, supersede func(string) func
 	events := spindletest.NewEvents(t)
 	often := lease / 50
 	run(t, p, events.Option(), spindle.WithLease(lease), spindle.WithHeartbeat(often), spindle.WithPoll(often))
-	events.Await(10*time.Second, spindle.Elected)
+	events.Await(3*time.Minute, spindle.Elected)
 	release := supersede("job")
-	lost := events.Await(10*time.Second, spindle.Lost)
+	lost := events.Await(3*time.Minute, spindle.Lost)
 	assert.ErrorIs(t, lost.Err, spindle.ErrSuperseded)
-	leader := events.Await(10*time.Second, spindle.LeaderSeen).Leader
+	leader := events.Await(3*time.Minute, spindle.LeaderSeen).Leader
 	assert.Equal(t, "another process", leader.ID)
 	assert.Equal(t, lease, leader.Lease)
 	assert.Greater(t, leader.Token, lost.Token)
 	release()
 	release()
-	events.Await(10*time.Second, spindle.Elected)
+	events.Await(3*time.Minute, spindle.Elected)
 }
 
 func TestSupersedeOnAFake(t *testing.T) {
@@ -335,7 +335,7 @@ func TestSupersedePartitionOnSpanner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := spindletest.New(t, opts...)
-			supersedePartition(t, db.Process("a"), db.SupersedePartition, 4*time.Second)
+			supersedePartition(t, db.Process("a"), db.SupersedePartition, 12*time.Second)
 		})
 	}
 }
@@ -404,7 +404,7 @@ func TestSupersedeOnSpanner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := spindletest.New(t, opts...)
-			supersede(t, db.Process("a"), db.Supersede, 10*time.Second)
+			supersede(t, db.Process("a"), db.Supersede, 20*time.Second)
 		})
 	}
 }

@@ -105,7 +105,7 @@ const lockTable = "locktable"
 // time limit of the cleanup after a test.
 const (
 	setupTimeout   = 6 * time.Minute
-	cleanupTimeout = 10 * time.Second
+	cleanupTimeout = time.Minute
 )
 
 // A Database is a new database, with an empty lock table, for one test.

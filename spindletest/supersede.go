@@ -26,7 +26,7 @@ const another = "another process"
 // the default lease if there was no holder. To release the lock before the lease expires, call release. After the lease
 // has expired, release does nothing.
 //
-// Supersede fails the test if it does not succeed within ten seconds.
+// Supersede fails the test if it does not succeed within a minute.
 func (d *Database) Supersede(name string) (release func()) {
 	d.tb.Helper()
 	return supersede(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, name)
@@ -42,7 +42,7 @@ func (d *Database) Supersede(name string) (release func()) {
 // group. When the lease has expired or release has been called, a member can claim the partition again, and release no
 // longer has any effect.
 //
-// SupersedePartition fails the test if it does not succeed within ten seconds.
+// SupersedePartition fails the test if it does not succeed within a minute.
 func (d *Database) SupersedePartition(group, partition string) (release func()) {
 	d.tb.Helper()
 	return supersedePartition(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, group, partition)

@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// A step that is refused fails the test at once, with the reason. One that only fails at times is repeated for ten seconds.
+// A step that is refused fails the test at once, with the reason. One that only fails at times is repeated for a minute.
 func TestWhatRefusesToBeSupersededIsSaidAtOnce(t *testing.T) {
 	for _, what := range []func(testing.TB, *memstore.Link){
 		func(tb testing.TB, l *memstore.Link) { supersede(tb, l, "job") },

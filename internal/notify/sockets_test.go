@@ -103,15 +103,15 @@ func TestWhatLiesBetweenTwoSockets(t *testing.T) {
 			}
 			sleeps := func() bool { return is(func(*line) bool { return e.slow() }) }
 			if c.hears {
-				require.Eventually(t, sleeps, 10*time.Second, time.Millisecond)
+				require.Eventually(t, sleeps, 3*time.Minute, time.Millisecond)
 			} else {
-				require.Eventually(t, func() bool { return is(func(l *line) bool { return l.sent == 0 }) }, 10*time.Second, time.Millisecond, "it has given up")
+				require.Eventually(t, func() bool { return is(func(l *line) bool { return l.sent == 0 }) }, 3*time.Minute, time.Millisecond, "it has given up")
 				assert.False(t, sleeps())
 			}
 			book.Free(false)
 			told := func() bool { return is(func(l *line) bool { return l.told }) }
 			if c.isTold {
-				require.Eventually(t, told, 10*time.Second, time.Millisecond)
+				require.Eventually(t, told, 3*time.Minute, time.Millisecond)
 			} else {
 				time.Sleep(5 * again)
 				assert.False(t, told())
