@@ -128,8 +128,8 @@ func (g *guarding) switchOff(late func(error)) error {
 const longestAttempt = 10 * time.Second
 
 // watchdogAction kills the processes that have left the program's group but still have the lock's variables in their
-// environment. This is possible only on Linux. If exec is only stopped, watchdogAction does nothing else, because exec
-// may continue and still hold the lock.
+// environment. This is possible only on Linux. If exec is only stopped or too slow, watchdogAction says so and does
+// nothing else, because exec may continue and still hold the lock.
 //
 // If exec has exited, watchdogAction waits until these processes and the program's group are gone. It then releases the
 // lock, so that the next machine does not have to wait until the lease expires. If processes are left after one lease
@@ -137,6 +137,9 @@ const longestAttempt = 10 * time.Second
 func (x *execution) watchdogAction(a child.Act) {
 	marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}
 	left := child.KillMarked(marks...)
+	if a.Why == child.Late {
+		x.complainOf("exec missed its deadline, so its watchdog ended the program")
+	}
 	if a.Why != child.Dead {
 		return
 	}

@@ -31,9 +31,12 @@ func TestAWatchdogReleasesTheLockOnceExecAndItsProgramAreGone(t *testing.T) {
 				})
 				releases := why == child.Dead && gone < lease
 				assert.Equal(t, releases, strings.Contains(fmt.Sprint(said), "job is left to expire"), "why=%d, gone after %v: %q", why, gone, said)
-				if releases {
+				switch {
+				case releases:
 					assert.GreaterOrEqual(t, took, gone)
-				} else {
+				case why == child.Late: // else the program's death would have no reason
+					assert.Contains(t, fmt.Sprint(said), "job: exec missed its deadline, so its watchdog ended the program")
+				default:
 					assert.Empty(t, said)
 				}
 			})
