@@ -152,7 +152,7 @@ func AfterSlots(before []table.Ticket) time.Duration {
 // to one minute. Without this limit, there could be a deadlock, because the holder of the other lock may itself be
 // waiting for the free lock.
 func (l Line) longestFor(t table.Ticket) time.Duration {
-	return min(max(l.At.Sub(t.Time.Time())/16, table.MaxGrace), time.Minute)
+	return min(max(l.At.Sub(t.Since())/16, table.MaxGrace), time.Minute)
 }
 
 // longest returns the longest grace period of the tickets. The argument held is the longest time for which the lock may

@@ -189,19 +189,21 @@ func TestASetIsWaitedForOnlyOnceItIsFirstEverywhere(t *testing.T) {
 	assert.Empty(t, line(own, idle, set(2, time.Hour), own).Before())
 }
 
-// A set can wait for a holder that is itself waiting for the free lock.
+// A free lock is left to a set for longer, the longer the set has waited, whatever its priority: it may need another lock. But it is not left
+// to the set for ever, because the holder of the other lock may itself be waiting for the free one.
 func TestAFreeLockIsNotLeftToASetForEver(t *testing.T) {
-	own, ready := ticket(5), set(1, 0)
-	l := line(own, ready, own)
-	l.At = ready.Time.Time().Add(time.Second)
-	l.Tickets[0].Beat = l.At
-	assert.Positive(t, l.Wait(Gap{Lasts: table.MaxGrace - time.Millisecond}, chance))
-	assert.LessOrEqual(t, l.Wait(Gap{Lasts: table.MaxGrace}, chance), time.Duration(0))
-	l.At = ready.Time.Time().Add(10 * time.Minute)
-	l.Tickets[0].Beat = l.At
-	assert.Positive(t, l.Wait(Gap{Lasts: 30 * time.Second}, chance), "for longer, the longer it has waited")
-	assert.LessOrEqual(t, l.Wait(Gap{Lasts: time.Minute}, chance), time.Duration(0))
-	assert.Empty(t, l.Passed(), "and it keeps its place")
+	for rank := range table.MaxRank + 1 {
+		for waited, most := range map[time.Duration]time.Duration{time.Second: table.MaxGrace, 80 * time.Second: table.MaxGrace, 4 * time.Minute: 15 * time.Second, time.Hour: time.Minute} {
+			own, ready := ticket(5), set(1, 0)
+			own.Rank, own.Time, ready.Rank, ready.Time = rank, table.TurnFor(5, rank), rank, table.TurnFor(1, rank)
+			l := line(own, ready, own)
+			l.At = ready.Since().Add(waited)
+			l.Tickets[0].Beat = l.At
+			assert.Equal(t, time.Millisecond, l.Wait(Gap{Lasts: most - time.Millisecond}, chance), "rank %d, after %v", rank, waited)
+			assert.LessOrEqual(t, l.Wait(Gap{Lasts: most}, chance), time.Duration(0), "rank %d, after %v", rank, waited)
+			assert.Empty(t, l.Passed(), "and it keeps its place")
+		}
+	}
 }
 
 func TestASetThatIsNotHeardFromLosesItsPlace(t *testing.T) {
