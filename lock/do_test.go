@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -202,6 +203,34 @@ func TestWorkMayHaveSeveralPermits(t *testing.T) {
 				return third.Release(ctx)
 			})
 		}), ErrNotHeld, "the first permit was given back before")
+	})
+}
+
+// A permit writes under the token of its own slot, whichever Do its ctx comes from: under another slot's token, its writes would go on after
+// its own slot has been lost to another process.
+func TestAPermitWritesUnderItsOwnSlot(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		s := b.process().semaphore("s", 3)
+		alone, err := s.Acquire(b.Context())
+		require.NoError(t, err)
+		require.ErrorIs(t, Do(b.Context(), s, func(outer context.Context) error {
+			return Do(outer, s, func(inner context.Context) error {
+				permits := []*Permit{alone, s.Permit(outer), s.Permit(inner)}
+				for range permits {
+					for i, p := range permits {
+						for _, ctx := range []context.Context{b.Context(), outer, inner} {
+							f := p.FenceIn(ctx).(fence.Fence)
+							assert.Equal(t, p.names, f.Names, i)
+							assert.EqualValues(t, p.Token(), f.Token, i)
+							assert.Equal(t, p.Token() == 0, errors.Is(second(p.Apply(context.WithoutCancel(ctx), nil)), spindle.ErrFenced), i)
+						}
+					}
+					i := slices.IndexFunc(permits, func(p *Permit) bool { return p.Token() != 0 })
+					require.NoError(t, permits[i].Release(b.Context()))
+				}
+				return nil
+			})
+		}), ErrNotHeld)
 	})
 }
 

@@ -80,6 +80,34 @@ func TestWorkThatStallsDoesNotHoldTheLock(t *testing.T) {
 	}
 }
 
+// Progress with the context of one Do counts for that Do and for each Do around it, but not for work inside it: that may hang. Otherwise, the
+// lock of outer work would be lost although it goes on, or the lock of inner work kept although it hangs.
+func TestProgressCountsForEachDoAroundIt(t *testing.T) {
+	const depth = 4
+	for level := range depth {
+		inVirtualTime(t, func(b *bed) {
+			p, within := b.process(), []context.Context{}
+			lockers := []Locker{p.mutex("m", spindle.WithStall(stallsIn)), p.semaphore("s", 2, spindle.WithStall(stallsIn)), p.semaphore("s", 2, spindle.WithStall(stallsIn)), p.mutex("n", spindle.WithStall(stallsIn))}
+			var work func(ctx context.Context) error
+			work = func(ctx context.Context) error {
+				if within = append(within, ctx); len(within) < depth {
+					return Do(ctx, lockers[len(within)], work)
+				}
+				for range 5 {
+					time.Sleep(stallsIn * 4 / 9)
+					assert.NoError(t, Progress(within[level]), level)
+				}
+				for i, ctx := range within {
+					assert.Equal(t, i > level, errors.Is(context.Cause(ctx), spindle.ErrStalled), "Do %d, progress at %d", i, level)
+					assert.Equal(t, i > level, working(ctx).token() == 0, "Do %d, progress at %d", i, level)
+				}
+				return nil
+			}
+			assert.Equal(t, level < depth-1, errors.Is(Do(b.Context(), lockers[0], work), ErrNotHeld), level)
+		})
+	}
+}
+
 // Work that was told to stop by its caller is still watched, and can't keep the lock for ever.
 func TestWorkThatHangsAfterTheEndOfItsCtxStalls(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {

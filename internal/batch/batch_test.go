@@ -348,20 +348,41 @@ func TestAHeartbeatWaitsForAllThatAreInProgress(t *testing.T) {
 	})
 }
 
-// A heartbeat that was given up before it was sent, because its lock was released, must not make the others' commit fail.
+// Heartbeats that were given up before they were sent, because their locks were released or their time was up, must not make the others'
+// commit fail, and cost no request if nobody waits any more.
 func TestAHeartbeatThatWasGivenUpIsNotSent(t *testing.T) {
-	inPace(t, func(p *pace) {
-		hasty, cancel := context.WithTimeout(p.Context(), time.Millisecond)
-		defer cancel()
-		p.all.Go(func() {
-			err := table.Table{Store: p.requests.Store(&p.counted, lease)}.Heartbeat(hasty, p.tokens["lock-0000"], "lock-0000")
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
-		})
-		require.NoError(t, table.Table{Store: &p.counted}.Release(p.Context(), p.tokens["lock-0000"], "lock-0000"))
-		p.beat(1, lease, 0)
-		p.after(0, func() { assert.Equal(t, 1, p.commits) })
-		p.all.Wait()
-	})
+	for given := range 1 << 3 {
+		for _, why := range []error{context.Canceled, context.DeadlineExceeded} {
+			inPace(t, func(p *pace) {
+				for i := range 3 {
+					up, limit, name := given>>i&1 == 1, time.Hour, fmt.Sprintf("lock-%04d", i)
+					if up && why == context.DeadlineExceeded {
+						limit = time.Millisecond
+					}
+					ctx, cancel := context.WithTimeout(p.Context(), limit)
+					defer cancel()
+					p.all.Go(func() {
+						err := table.Table{Store: p.requests.Store(&p.counted, lease)}.Heartbeat(ctx, p.tokens[name], name)
+						if up {
+							assert.ErrorIs(t, err, why)
+							return
+						}
+						assert.NoError(t, err)
+					})
+					if up {
+						time.AfterFunc(time.Millisecond, func() {
+							if why == context.Canceled {
+								cancel()
+							}
+							assert.NoError(t, table.Table{Store: &p.counted}.Release(p.Context(), p.tokens[name], name))
+						})
+					}
+				}
+				p.all.Wait()
+				p.after(time.Second, func() { assert.Equal(t, min(1<<3-1-given, 1), p.commits, "%03b", given) })
+			})
+		}
+	}
 }
 
 // Heartbeats have a store of their own if there is one.
