@@ -133,6 +133,45 @@ func TestAFollowerRestsLongOnlyForALeaderThatIsAlive(t *testing.T) {
 	}
 }
 
+// Whoever the waiter is, and however long the leases are: while the holder answers, a rest ends when the lock can become free, or after a
+// lease if that is sooner. The holder's lease may be shorter than the waiter's, and a holder that dies stops to answer too late.
+func TestARestEndsOnceTheLockCanBeFree(t *testing.T) {
+	const pause = 200 * time.Millisecond
+	for name, ahead := range map[string]int{"a follower": -1, "the first waiter": 0, "the second waiter": 1} {
+		for _, lease := range []time.Duration{10 * time.Second, time.Minute, 90 * time.Second} {
+			for _, latest := range []time.Duration{pause / 2, pause, time.Second, 7 * time.Second, 11 * time.Second, time.Hour} {
+				talking(t, lease, func(c *talk) {
+					began := time.Now()
+					c.view.Exists, c.view.At = true, began
+					step := elect.Step{Seen: []elect.LockView{c.view}, Pause: pause, Latest: latest}
+					if ahead < 0 {
+						c.rest(step, 0)
+					} else {
+						p := New(&c.config, table.Table{}, "e")
+						p.Ear, p.Own = c.config.Ear(), table.Ticket{Queue: "e", Time: 2, Nonce: "own", Rank: 2}
+						b := p.Asks()
+						b.At = began
+						for i := range ahead + 1 {
+							w := table.Ticket{Queue: "e", Time: table.Token(2 - i), Nonce: []string{"own", "other"}[i], Rank: 2, Grace: time.Second}.Put()
+							b.Rows = append(b.Rows, table.Row{Name: w.Name, Heartbeat: began, Writer: w.Set[2].Value.(string)})
+						}
+						p.Learns(b)
+						assert.Equal(t, ahead, p.Ahead())
+						p.Rest(context.Background(), step)
+						p.Ear.Close()
+					}
+					least, most := lease*8/10, lease
+					if ahead == 0 && lease > time.Minute { // the holder may hang
+						least, most = lease/4, lease/4
+					}
+					assert.LessOrEqual(t, time.Since(began), max(pause, min(latest, most)), "%s: lease %v, free in %v", name, lease, latest)
+					assert.GreaterOrEqual(t, time.Since(began), max(pause, min(latest, least)), "%s: lease %v, free in %v", name, lease, latest)
+				})
+			}
+		}
+	}
+}
+
 // A rest stops at once when the waiter's ctx ends, however long it would have lasted: a program must be able to stop.
 func TestARestEndsWithItsCtx(t *testing.T) {
 	for _, place := range []bool{false, true} {
