@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,44 +107,41 @@ func TestAWaitForAnotherGoroutineSaysWhereItLocked(t *testing.T) {
 	})
 }
 
-// Once a value is garbage and its lock was taken away, it is no obstacle to other goroutines of the process, whichever
-// of the two comes first. While it is only lost, it is one, because its work may go on.
+// Once a value is garbage and its lock was taken away, it is no obstacle to other goroutines of the process, whatever comes first: the loss,
+// the end of the value, or a goroutine that wants the lock. While the lock is only lost, the value is an obstacle, because its work may go on.
 func TestAForgottenLockThatIsLostIsNoObstacle(t *testing.T) {
-	for _, garbageFirst := range []bool{true, false} {
+	for _, order := range []string{"lost, garbage, wanted", "lost, wanted, garbage", "garbage, lost, wanted", "garbage, wanted, lost", "wanted, lost, garbage", "wanted, garbage, lost"} {
 		inVirtualTime(t, func(b *bed) {
-			p := b.process()
-			h := p.lockAndForget(b, p.mutex("m"))
-			lose := func() {
-				b.lose("m", spindle.Token(h.term.Token()))
-				time.Sleep(5 * time.Second)
+			p, kept := b.process(), make(chan *Mutex, 1)
+			h := p.lockAndForget(b, func() locking { m := p.mutex("m"); kept <- m; return m }())
+			got, next := make(chan error, 1), p.mutex("m")
+			for i, event := range strings.Split(order, ", ") {
+				switch event {
+				case "lost":
+					b.lose("m", spindle.Token(h.term.Token()))
+				case "garbage":
+					<-kept
+					collect(b, h)
+				case "wanted":
+					if i == 2 {
+						ok, err := next.TryLock(b.Context())
+						require.True(t, ok, order)
+						got <- err
+						break
+					}
+					go func() { got <- next.Lock(context.WithoutCancel(b.Context())) }()
+				}
+				time.Sleep(45 * time.Second) // a lease for the rows that are gone, and the value is looked at once in a lease
 				synctest.Wait()
+				require.Equal(t, i == 2, len(got) == 1, "%s: %s", order, event)
+				if garbage := h.by.garbage.Load(); i < 2 && garbage && h.term.Held() {
+					ctx, cancel := within1s(b.Context())
+					assert.ErrorContains(t, p.mutex("m").Lock(ctx), "was never unlocked and is garbage now; release the lock with spindle release")
+					cancel()
+				}
 			}
-			if garbageFirst {
-				collect(b, h)
-				ctx, cancel := within1s(b.Context())
-				assert.ErrorContains(t, p.mutex("m").Lock(ctx), "was never unlocked and is garbage now; release the lock with spindle release")
-				cancel()
-				lose()
-			} else {
-				lose()
-				waits := make(chan error, 1)
-				go func() { waits <- p.mutex("m").Lock(context.WithoutCancel(b.Context())) }()
-				synctest.Wait()
-				assert.Empty(t, waits)
-				time.Sleep(3 * 10 * time.Second)
-				collect(b, h)
-				time.Sleep(2 * 10 * time.Second) // it is looked at once in a lease
-				synctest.Wait()
-				require.Len(t, waits, 1, "a waiter need not be started again")
-				require.NoError(t, <-waits)
-				return
-			}
-			next := p.mutex("m")
-			time.Sleep(20 * time.Second) // its row is gone, so the lease must pass
-			ok, err := next.TryLock(b.Context())
-			require.NoError(t, err)
-			assert.True(t, ok)
-			assert.NoError(t, next.Unlock(b.Context()))
+			require.NoError(t, <-got, order)
+			require.NoError(t, next.Unlock(b.Context()))
 		})
 	}
 }
