@@ -165,6 +165,8 @@ var agentMutants = slices.Concat(
 			"\t\t\tanswered = nil\n", "\t\t\t_ = answered\n"),
 		one("a heartbeat is sent although it was given up", "TestAHeartbeatThatWasGivenUpIsNotSent", "internal/batch/commits.go",
 			"return c.ctx.Err() != nil })", "return false })"),
+		one("heartbeats in progress are overwritten by the next", "TestEachRequestIsSentOnceAndInTime", gatheringGo,
+			"\t\tg.waiting = nil\n", "\t\tg.waiting = g.waiting[:0]\n"),
 		one("a look passes one that waits", "TestALookJoinsOneThatWaits", gatheringGo,
 			"g.busy == 0 && len(g.waiting) == 0 && ", "g.busy == 0 && "),
 		one("looks once sent together always wait", "TestASingleLookDoesNotWait", gatheringGo,

@@ -56,6 +56,7 @@ var restMutants = of("./internal/wait",
 	one("a follower takes its own lease for the leader's", "TestAFollowerRestsForTheShorterLease", "internal/wait/follower.go", "lease = min(lease, step.Seen[0].LeaseRecord.Lease)", "_ = step.Seen[0].LeaseRecord.Lease"),
 	one("a Notifier stretches an explicit interval", "TestHowLongAFollowerRests", "internal/wait/follower.go", "c.Poll == 0 && ", ""),
 	one("a candidate that leaves the lock to others is told first", "TestHowLongAFollowerRests", "internal/wait/follower.go", "rank = table.MaxRank", "_ = table.MaxRank"),
+	one("a waiter sleeps past the end of the lease", "TestARestEndsOnceTheLockCanBeFree", "internal/wait/notify.go", "pause, min(long, latest))", "pause, long)"),
 	one("the first waiter for a long lease trusts its holder's answers", "TestTheFirstWaiterForALongLeasePollsMoreOften", "internal/wait/notify.go", "lease > time.Minute", "false"),
 )
 

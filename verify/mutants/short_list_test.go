@@ -140,6 +140,8 @@ var (
 			"\tq.holds.Store(nil)\n", ""),
 		one("a mutex that its own heartbeats keep alive", "TestAValueThatIsForgottenIsSaidAndStaysLocked", mutexGo,
 			"\tm.now.Store(h)\n", "\tm.now.Store(h)\n\tcontext.AfterFunc(h.term.Over(), func() { _ = m.names })\n"),
+		one("a permit writes under the slot of the Do inside", "TestAPermitWritesUnderItsOwnSlot", "lock/holding.go",
+			"if w.of == o {", "if w.contender == o.contender {"),
 		one("Do does not say that its function hangs", "TestDoSaysThatItsFunctionDoesNotReturn", doGo,
 			"elect.Remind(returned, own.config.Clock, own.config.Lease, own.remind)", "elect.Remind(returned, own.config.Clock, 1000*own.config.Lease, own.remind)"),
 		one("one slot more", "TestASemaphoreMindsOnlyItsSlots", slotsGo,

@@ -48,6 +48,8 @@ var (
 			"\treason := h.term.Stalled()\n", "\tvar reason error\n"),
 		one("progress of the inner Do only", workStalls, doGo,
 			"\t\t_ = w.stall.Progress()\n", ""),
+		one("progress does not reach the third Do", "TestProgressCountsForEachDoAroundIt", doGo,
+			"\tfor w = w.within; w != nil; w = w.within {\n\t\t_ = w", "\tif w = w.within; w != nil {\n\t\t_ = w"),
 		one("a Do that is told to stop is not watched", "TestWorkThatHangsAfterTheEndOfItsCtxStalls", doGo,
 			"defer own.stall.Watch()()\n", "unwatch := own.stall.Watch()\n\t\tdefer unwatch()\n\t\tcontext.AfterFunc(ctx, unwatch)\n"),
 	)
