@@ -246,7 +246,9 @@ func TestEachSemaphoreHasItsOwnPermit(t *testing.T) {
 						assert.Contains(t, s.Permit(ctx).names[0], s.name+"/slot/")
 						assert.NotZero(t, s.Permit(ctx).Token())
 					}
-					assert.Zero(t, none.Permit(ctx).Token())
+					for _, other := range []*Semaphore{none, p.semaphore("one", 2)} { // another value holds nothing
+						assert.Zero(t, other.Permit(ctx).Token())
+					}
 					return nil
 				})
 			}))

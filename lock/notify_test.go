@@ -281,31 +281,61 @@ func TestWaitersPollWhenTheirHolderMayLoseTheLock(t *testing.T) {
 	})
 }
 
-// A holder whose lock an operator breaks learns that at its next heartbeat, and then tells those who wait.
+// However a hold ends, the holder tells those who wait at once: they may rest for as long as it answers. An operator breaks the lock, which the
+// next heartbeat finds out; the lease expires; Unlock releases the lock, leaves it to expire, or does not wait for a heartbeat that hangs.
 func TestAHolderThatHasLostItsLockTellsItsWaiters(t *testing.T) {
-	withNotifications(t, func(n *notified) {
-		opts, _ := n.options("holder")
-		holder := New(nil, "locktable", "m", opts...)
-		assert.NoError(t, holder.Lock(n.ctx))
-		opts, silence := n.options("waiter")
-		waiter := New(nil, "locktable", "m", opts...)
-		ctx, end := context.WithCancel(n.ctx)
-		ended := make(chan error)
-		go func() { ended <- waiter.Lock(ctx) }()
-		time.Sleep(5 * notifiedLease)
-		silence() // so that the holder does not hear that the waiter has gone
-		end()
-		assert.Error(t, <-ended)
-		synctest.Wait()
-		before := n.net.Sent()
-		lost := holder.Lost()
-		assert.NoError(t, table.Table{Store: n.spanner}.Break(n.ctx, table.Token(holder.Token()), "m"))
-		<-lost
-		synctest.Wait()
-		assert.Equal(t, before+1, n.net.Sent())
-		n.stop()
-		assert.Error(t, holder.Unlock(context.Background()))
-	})
+	unlock := func(_ *notified, holder *Mutex, _ func()) { _ = holder.Unlock(context.Background()) }
+	for name, c := range map[string]struct {
+		stuck string // a step that takes ten minutes, whatever becomes of its ctx
+		end   func(n *notified, holder *Mutex, mute func())
+	}{
+		"unlocked":     {"", unlock},
+		"not answered": {"release", unlock},
+		"heartbeat hangs": {"heartbeat", func(_ *notified, holder *Mutex, _ func()) {
+			time.Sleep(notifiedLease / 2)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			defer cancel()
+			assert.ErrorContains(t, holder.Unlock(ctx), "left to expire")
+		}},
+		"broken": {"", func(n *notified, holder *Mutex, _ func()) {
+			lost := holder.Lost()
+			assert.NoError(t, table.Table{Store: n.spanner}.Break(n.ctx, table.Token(holder.Token()), "m"))
+			<-lost
+		}},
+		"expired": {"", func(_ *notified, holder *Mutex, mute func()) { lost := holder.Lost(); mute(); <-lost }},
+	} {
+		withNotifications(t, func(n *notified) {
+			mute, hangs := make(chan struct{}), atomic.Bool{}
+			opts, _ := n.options("holder")
+			holder := New(nil, "locktable", "m", append(opts, options.Option(func(o *options.Config) {
+				store := o.Store
+				o.Mute, o.Store = mute, table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+					if hangs.Load() && step == c.stuck {
+						time.Sleep(10 * time.Minute)
+					}
+					return call(ctx, store)
+				})
+			}))...)
+			assert.NoError(t, holder.Lock(n.ctx))
+			opts, silence := n.options("waiter")
+			waiter := New(nil, "locktable", "m", opts...)
+			ctx, end := context.WithCancel(n.ctx)
+			ended := make(chan error)
+			go func() { ended <- waiter.Lock(ctx) }()
+			time.Sleep(5 * notifiedLease)
+			silence() // so that the holder does not hear that the waiter has gone
+			end()
+			assert.Error(t, <-ended)
+			synctest.Wait()
+			before := n.net.Sent()
+			hangs.Store(true)
+			c.end(n, holder, func() { close(mute) })
+			synctest.Wait()
+			assert.Equal(t, before+1, n.net.Sent(), name)
+			n.stop()
+			assert.Error(t, holder.Unlock(context.Background()))
+		})
+	}
 }
 
 // All who wait for a key learn at once that it is done.

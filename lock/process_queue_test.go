@@ -142,12 +142,19 @@ func TestATicketForAGoroutineThatStopsWaitingGoes(t *testing.T) {
 				l := p.set(names...)
 				require.NoError(t, l.Lock(b.Context()))
 				ctx, cancel := context.WithTimeout(b.Context(), after)
-				waits := make(chan error, 1)
+				waits, left := make(chan error, 1), 0
 				next := p.set(names...)
-				go func() { waits <- unlock(b.Context(), next, next.Lock(ctx)) }()
+				go func() {
+					err := next.Lock(ctx)
+					left = b.tickets()
+					waits <- unlock(b.Context(), next, err)
+				}()
 				synctest.Wait()
 				require.NoError(t, l.Unlock(b.Context()))
 				<-waits
+				if after > p.takes { // the goroutine had taken the ticket over
+					assert.Zero(t, left, "after %v: the program may exit now", after)
+				}
 				cancel()
 				time.Sleep(time.Second)
 				assert.Zero(t, b.tickets(), "after %v", after)

@@ -150,6 +150,9 @@ func TestAStepThatIsRefusedForLongEndsAWait(t *testing.T) {
 					assert.ErrorContains(t, err, "roles/spanner.databaseUser")
 					assert.GreaterOrEqual(t, took, from+limit)
 					assert.Less(t, took, from+limit+limit/5+2*time.Second)
+					if polls := p.when("observe"); step == "queue" || step == "claim" {
+						assert.Zero(t, time.Since(polls[len(polls)-1]), "it does not wait for the deletion of its ticket, which may be refused, too")
+					}
 				})
 			})
 		}

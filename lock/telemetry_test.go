@@ -154,6 +154,82 @@ func TestALockThatIsLostSaysWhy(t *testing.T) {
 	})
 }
 
+// Each term ends in the reports, once and with its reason, whatever the lock is and however it ends: with a release, with one that is not
+// answered, while a heartbeat hangs, or with a loss, whoever notices it first. Otherwise, a dashboard would show a holder that there is not.
+func TestEachTermEndsInTheReportsOnce(t *testing.T) {
+	briefly := func(b *bed, giveBack func(context.Context) error) {
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		assert.ErrorContains(b, giveBack(ctx), "left to expire")
+	}
+	hangs := func(d time.Duration) func(*bed, *process, func(context.Context) error, func()) {
+		return func(b *bed, p *process, giveBack func(context.Context) error, _ func()) {
+			p.After(func(step string) {
+				if step == "heartbeat" {
+					time.Sleep(d)
+				}
+			})
+			time.Sleep(4 * time.Second)
+			briefly(b, giveBack)
+		}
+	}
+	ends := map[string]struct {
+		reason string
+		end    func(b *bed, p *process, giveBack func(context.Context) error, lose func())
+	}{
+		"released": {"released", func(b *bed, _ *process, giveBack func(context.Context) error, _ func()) {
+			assert.NoError(b, giveBack(b.Context()))
+		}},
+		"not answered": {"released", func(b *bed, p *process, giveBack func(context.Context) error, _ func()) {
+			p.Cut()
+			briefly(b, giveBack)
+		}},
+		"a heartbeat hangs for a while":               {"released", hangs(3 * time.Second)},
+		"a heartbeat hangs for longer than the lease": {"expired", hangs(time.Minute)},
+		"superseded, as the release finds": {"superseded", func(b *bed, _ *process, giveBack func(context.Context) error, lose func()) {
+			lose()
+			assert.ErrorIs(b, giveBack(b.Context()), ErrNotHeld)
+		}},
+		"superseded, as a heartbeat finds": {"superseded", func(b *bed, _ *process, giveBack func(context.Context) error, lose func()) {
+			lose()
+			time.Sleep(5 * time.Second)
+			assert.ErrorIs(b, giveBack(b.Context()), ErrNotHeld)
+		}},
+		"expired": {"expired", func(b *bed, p *process, giveBack func(context.Context) error, _ func()) {
+			p.Cut()
+			time.Sleep(time.Minute)
+			assert.ErrorIs(b, giveBack(b.Context()), ErrNotHeld)
+		}},
+	}
+	for name, c := range ends {
+		for kind, names := range map[string][]string{"one lock": {"a"}, "a set": {"a", "b"}, "a semaphore": {"a"}} {
+			inVirtualTime(t, func(b *bed) {
+				r, p := fleet.NewReports(), b.process()
+				opts := p.options([]Option{r.Options()})
+				var giveBack func(context.Context) error
+				var lose func()
+				if kind == "a semaphore" {
+					permit, err := NewSemaphore(nil, "locktable", "a", 1, opts...).Acquire(b.Context())
+					require.NoError(t, err)
+					giveBack, lose = permit.Release, func() { b.lose("a/slot/0000", permit.Token()) }
+				} else {
+					l := All(nil, "locktable", names, opts...)
+					require.NoError(t, l.Lock(b.Context()))
+					giveBack, lose = l.Unlock, func() { b.lose("a", l.Token()) }
+				}
+				c.end(b, p, giveBack, lose)
+				time.Sleep(time.Hour)
+				metrics := r.Metrics(t)
+				for _, lock := range names {
+					assert.Equal(t, 1.0, metrics["terms{lock="+lock+",reason="+c.reason+"}"], "%s, %s: %v", kind, name, metrics)
+					assert.Equal(t, 1.0, metrics["term.duration_count{lock="+lock+"}"], "%s, %s", kind, name)
+					assert.NotContains(t, metrics, "held{lock="+lock+"}", "%s, %s", kind, name)
+				}
+			})
+		}
+	}
+}
+
 // A report about a set counts for each of its locks. A report about a slot counts for its semaphore.
 func TestASetIsItsLocksAndASemaphoreIsOne(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
