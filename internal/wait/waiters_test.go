@@ -278,3 +278,59 @@ func TestABookHasTheWaitersOfEachLock(t *testing.T) {
 		}, notifies)
 	}
 }
+
+// A waiter that finds a lock free tells the first of those ahead in the lock's queue, once: the release may not have told them, and they may
+// rest for a lease. It tells nobody who comes after it.
+func TestAWaiterThatFindsALockFreeTellsThoseAhead(t *testing.T) {
+	for name, queues := range map[string][]string{"a mutex": {"a"}, "a set": {"a", "b"}, "a semaphore": {"s/slot/"}} {
+		for ahead := range 5 {
+			var mu sync.Mutex
+			sent := map[netip.AddrPort]int{}
+			inHall(t, func(h *hall) {
+				p, slots, want := New(&h.config, h.table, queues...), NewSlots("s", 1, nil), map[netip.AddrPort]int{}
+				p.Ear = h.config.Ear()
+				defer h.config.Notifier.Close()
+				defer p.Ear.Close()
+				puts := func(queue, k int) netip.AddrPort {
+					at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(1 + queue), byte(k)}), 7700)
+					h.puts(queues[queue], fmt.Sprint("w", k), func(o *table.Ticket) { o.Notify = notify.New(at, elect.SystemClock{}, nil).Contact("", o.Row()) })
+					return at
+				}
+				for i := range queues {
+					for k := range ahead {
+						if at := puts(i, k); k < 3 {
+							want[at] = 1
+						}
+					}
+				}
+				time.Sleep(time.Millisecond)
+				h.poll(&p)
+				require.NoError(t, p.Attend(h.Context(), "nonce", make([]elect.LockView, len(queues))))
+				for i := range queues {
+					puts(i, 100)
+				}
+				for range 2 {
+					seen := h.poll(&p)
+					for i := range seen {
+						seen[i].Exists, seen[i].Token, seen[i].FreeIn, seen[i].FreeFor = true, 5, 0, 0
+					}
+					choose := p.InOrder(elect.All)
+					if name == "a semaphore" {
+						choose = func(seen []elect.LockView) elect.Decision { return slots.Pick(&p, seen, seen) }
+					}
+					assert.Equal(t, ahead == 0, choose(seen).Claim != nil, name)
+					synctest.Wait()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				assert.Equal(t, want, sent, "%s, %d ahead", name, ahead)
+			}, func(c *options.Config) {
+				c.Notifier = notify.New(netip.MustParseAddrPort("10.0.0.1:7700"), elect.SystemClock{}, func(_ []byte, to netip.AddrPort) {
+					mu.Lock()
+					defer mu.Unlock()
+					sent[to]++
+				})
+			})
+		}
+	}
+}
