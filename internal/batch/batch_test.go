@@ -227,6 +227,24 @@ func TestHeartbeatsThatFailedShareSmallerCommits(t *testing.T) {
 	})
 }
 
+// claiming returns a candidate whose claims share a gate with heartbeats. If bounded is true, transactions have aborted each other, so that the
+// gate has a limit.
+func claiming(t *testing.T, r *batch.Requests, link *memstore.Link, bounded bool) *elect.Candidate {
+	c := &elect.Candidate{Table: table.Table{Store: link}, Clock: elect.SystemClock{}, Names: []string{"other"}, ID: "me",
+		LeaseRecord: table.LeaseRecord{Lease: lease}, Gate: elect.Entrance{Gate: &r.Claims}}
+	link.Refuse(func(step string) error {
+		if step == "claim" {
+			return table.ErrAborted
+		}
+		return nil
+	})
+	for bounded && !r.Claims.Bounded() {
+		require.True(t, c.Try(t.Context(), elect.All, 0).Lost)
+	}
+	link.Refuse(nil)
+	return c
+}
+
 // Heartbeats at different attempts wait together, but each attempt has its own commits. Those are sent side by side, unless
 // transactions abort each other: then one after the other, and no claim is sent meanwhile.
 func TestWhereTransactionsAbortEachOtherCommitsAreSentInTurn(t *testing.T) {
@@ -235,20 +253,7 @@ func TestWhereTransactionsAbortEachOtherCommitsAreSentInTurn(t *testing.T) {
 			c, r := counted{slow: lease / 4}, &batch.Requests{}
 			tokens := holders(t, &c, 500)
 			link := &memstore.Link{Store: &c}
-			candidate := &elect.Candidate{Table: table.Table{Store: link}, Clock: elect.SystemClock{}, Names: []string{"other"}, ID: "me",
-				LeaseRecord: table.LeaseRecord{Lease: lease}, Gate: elect.Entrance{Gate: &r.Claims}}
-			if bounded {
-				link.Refuse(func(step string) error {
-					if step == "claim" {
-						return table.ErrAborted
-					}
-					return nil
-				})
-				for !r.Claims.Bounded() {
-					require.True(t, candidate.Try(t.Context(), elect.All, 0).Lost)
-				}
-				link.Refuse(nil)
-			}
+			candidate := claiming(t, r, link, bounded)
 			start := time.Now()
 			var all sync.WaitGroup
 			i := 0
@@ -274,6 +279,33 @@ func TestWhereTransactionsAbortEachOtherCommitsAreSentInTurn(t *testing.T) {
 			claim.Wait()
 			require.NotNil(t, step.Term, "%v", step.Err)
 			assert.Equal(t, bounded, claimed > lease/2)
+			step.Term.End(nil)
+		})
+	}
+}
+
+// Claims wait for heartbeats only while these are in progress, whatever becomes of them. A process whose heartbeat fails would claim nothing
+// any more, otherwise.
+func TestAClaimGoesOnAfterEachHeartbeat(t *testing.T) {
+	for _, outcome := range []error{nil, table.ErrAborted, table.ErrMissing, context.DeadlineExceeded} {
+		synctest.Test(t, func(t *testing.T) {
+			c, r := counted{}, &batch.Requests{}
+			tokens := holders(t, &c, 3)
+			candidate := claiming(t, r, &memstore.Link{Store: &c}, true)
+			ctx, cancel := context.WithTimeout(t.Context(), lease/4)
+			defer cancel()
+			if c.fail = outcome; outcome == context.DeadlineExceeded {
+				c.fail, c.slow = nil, time.Hour
+			}
+			for name, err := range beats(ctx, r, &c, tokens) {
+				assert.Equal(t, outcome == nil, err == nil, name)
+			}
+			synctest.Wait()
+			c.fail, c.slow = nil, 0
+			began := time.Now()
+			step := candidate.Try(t.Context(), elect.All, 0)
+			require.NotNil(t, step.Term, "%v: %v", outcome, step.Err)
+			assert.Less(t, time.Since(began), lease/4, "%v", outcome)
 			step.Term.End(nil)
 		})
 	}
@@ -329,6 +361,26 @@ func TestAHeartbeatWaitsForItsOwnWindowAtMost(t *testing.T) {
 			p.all.Wait()
 			p.beat(0, lease, 0)
 			p.after(0, func() { assert.Equal(t, 3, p.commits, "%v", leases) })
+			p.all.Wait()
+		})
+	}
+}
+
+// A heartbeat waits for those in progress for a fiftieth of its lease, or for a tenth if transactions abort each other: another commit would
+// then abort the first one.
+func TestHowLongAHeartbeatWaitsForThoseInProgress(t *testing.T) {
+	for _, bounded := range []bool{false, true} {
+		inPace(t, func(p *pace) {
+			claiming(p.T, &p.requests, &memstore.Link{Store: &p.counted}, bounded)
+			limit := lease / 50
+			if bounded {
+				limit = lease / 10
+			}
+			p.slow = lease / 2
+			p.beat(0, lease, lease/2)
+			p.beat(1, lease, lease/2)
+			p.after(limit-6*time.Millisecond, func() { assert.Equal(t, 1, p.commits) })
+			p.after(time.Millisecond, func() { assert.Equal(t, 2, p.commits) })
 			p.all.Wait()
 		})
 	}
