@@ -68,6 +68,25 @@ func TestTheHeadWaitsForNobodyAndTheOthersForItsGrace(t *testing.T) {
 	assert.Less(t, two, 2*grace, "not the graces of all")
 }
 
+// A poll may read only the first tickets of a queue. A waiter whose own ticket is among them, even as the last one, knows its place. One whose
+// ticket comes later, or that has none, counts as the 33rd.
+func TestAWaiterKnowsItsPlaceIfItsTicketWasRead(t *testing.T) {
+	a, b, c := ticket(1), ticket(2), ticket(3)
+	for end, places := range map[string][4]int{
+		"":      {0, 1, 2, 3},
+		a.Row(): {0, table.MostTickets, table.MostTickets, table.MostTickets},
+		b.Row(): {0, 1, table.MostTickets, table.MostTickets},
+		c.Row(): {0, 1, 2, table.MostTickets},
+	} {
+		for i, own := range []table.Ticket{a, b, c, {Queue: "m"}} {
+			l := line(own, a, b, c)
+			l.End = end
+			assert.Equal(t, places[i], l.Place(), "ticket %d, read up to %q", i, end)
+			assert.Equal(t, places[i] == table.MostTickets, l.Beyond(), "ticket %d, read up to %q", i, end)
+		}
+	}
+}
+
 // After many waiters have died, the living ones wait for a few graces, not for the grace of each dead one.
 func TestManyDeadCostAFewGraces(t *testing.T) {
 	var dead []table.Ticket

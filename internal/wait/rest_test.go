@@ -84,6 +84,43 @@ func TestHowLongAWaiterRests(t *testing.T) {
 	}
 }
 
+// After short terms, a waiter leaves the lock to one ahead for a short time only, because that one polls often. If a long term ended not long
+// ago, it leaves the whole grace: the one ahead may still be in the pause that it began during that term.
+func TestTheTermsThatPollsHaveShownSayHowLongToWait(t *testing.T) {
+	const short, delay = 200 * time.Millisecond, 2 * time.Second / 9 // the delay is that of the priority
+	for name, c := range map[string]struct{ before, ago, wait time.Duration }{
+		"short terms":                     {short, 10 * time.Second, 2*short/16 + 3*10*time.Millisecond + delay},
+		"a long one, a while ago":         {time.Hour, 10 * time.Second, 2*short/16 + 3*10*time.Millisecond + delay},
+		"a long one, in the last seconds": {time.Hour, time.Second, time.Second + delay},
+	} {
+		inHall(t, func(h *hall) {
+			h.puts("a", "ahead", nil)
+			time.Sleep(time.Millisecond)
+			p := New(&h.config, h.table, "a")
+			require.NoError(t, p.Attend(h.Context(), "nonce", h.poll(&p)))
+			poll := func(held time.Duration) []elect.LockView {
+				seen := h.poll(&p)
+				seen[0].Exists, seen[0].Token = true, table.TokenAt(p.at.Add(-held))
+				return seen
+			}
+			rests := func(held, d time.Duration) {
+				for began := time.Now(); time.Since(began) < d; {
+					seen := poll(held)
+					seen[0].Heartbeat, seen[0].FreeIn = p.at, h.config.Lease
+					p.Rest(h.Context(), elect.Step{Seen: seen, Pause: h.config.Lease, Latest: h.config.Lease})
+				}
+			}
+			rests(c.before, time.Second)
+			rests(short, c.ago)
+			seen := poll(short)
+			seen[0].Freed = p.at
+			d := p.InOrder(elect.All)(seen)
+			assert.Nil(t, d.Claim, name)
+			assert.Equal(t, c.wait, d.Wait, name)
+		}, isPunctual)
+	}
+}
+
 // The first poll may also have opened the connection, so it says little about how slow a waiter is. Later ones do, and others leave a slow
 // waiter more time.
 func TestATicketSaysHowSlowItsWaiterIs(t *testing.T) {
