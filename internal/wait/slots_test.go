@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fair"
@@ -63,6 +64,30 @@ func TestTheFreeSlotsAreThoseThatAllKnow(t *testing.T) {
 		assert.Equal(t, holders, s.Common(seen), "seed %d", seed)
 		assert.Equal(t, free, s.Free(&p, seen), "seed %d", seed)
 		assert.Equal(t, differ, warned, "seed %d: one warning for each size", seed)
+	}
+}
+
+// A slot that was claimed is kept only if it is within this process's size and the size of each holder. With one more, there would be more
+// holders than the largest size. A mutex with the name of a slot has no size.
+func TestAClaimedSlotIsKnownIfItIsWithinEachSize(t *testing.T) {
+	for own := 1; own < 5; own++ {
+		for theirs := range 6 {
+			inHall(t, func(h *hall) {
+				warned := 0
+				s, name := NewSlots("s", own, func(table.Observation) { warned++ }), Slot("s", 0)
+				seen, err := h.table.Observe(h.Context(), name)
+				require.NoError(t, err)
+				token, err := h.table.Claim(h.Context(), "other", seen...)
+				require.NoError(t, err)
+				require.NoError(t, h.table.Confirm(h.Context(), token, table.LeaseRecord{Lease: h.config.Lease, ID: "other", Slots: theirs}, name))
+				for i := range 6 {
+					known, err := s.IsKnown(h.Context(), h.table, Slot("s", i))
+					require.NoError(t, err)
+					assert.Equal(t, i < own && (theirs == 0 || i < theirs), known, "slot %d, own size %d, theirs %d", i, own, theirs)
+				}
+				assert.Equal(t, theirs > 0 && theirs != own, warned == 1, "own size %d, theirs %d: %d warnings", own, theirs, warned)
+			})
+		}
 	}
 }
 
