@@ -85,24 +85,55 @@ func TestAPauseIsNotCountedWheneverItComes(t *testing.T) {
 }
 
 // Time for which the process stood still is not counted if it is more than an eighth of the limit, also after a warning, and shorter
-// times are: a busy machine must neither end work that progresses nor make hanging work look alive.
+// times are: a busy machine must neither end work that progresses nor make hanging work look alive. Work that reports progress as
+// soon as the process runs again has no more time from then on than any other.
 func TestOnlyLongPausesOfTheProcessAreNotCounted(t *testing.T) {
 	const limit = time.Minute
 	for _, c := range []struct{ pause, counts time.Duration }{{limit / 10, limit / 10}, {limit / 7, 0}, {limit / 3, 0}, {time.Hour, 0}} {
 		for _, progress := range []time.Duration{0, 20 * time.Second, 40 * time.Second} {
-			synctest.Test(t, func(t *testing.T) {
-				ended, began, clock := time.Duration(0), time.Now(), &jumping{}
-				s := &Stall{Clock: clock, Limit: limit, Slow: func(time.Duration, time.Duration) {}, End: func(error) { ended = time.Since(began) }}
-				stop := s.Watch()
-				time.Sleep(progress)
-				assert.NoError(t, s.Progress())
-				time.Sleep(time.Second)
-				clock.stopped.Store(int64(c.pause))
-				time.Sleep(3 * limit)
-				stop()
-				assert.GreaterOrEqual(t, ended, progress+limit-c.counts, "a pause of %v, %v after the start", c.pause, progress+time.Second)
-				assert.LessOrEqual(t, ended, progress+limit, "a pause of %v, %v after the start", c.pause, progress+time.Second)
-			})
+			for _, resumes := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					ended, began, clock := time.Duration(0), time.Now(), &jumping{}
+					s := &Stall{Clock: clock, Limit: limit, Slow: func(time.Duration, time.Duration) {}, End: func(error) { ended = time.Since(began) }}
+					stop := s.Watch()
+					time.Sleep(progress)
+					assert.NoError(t, s.Progress())
+					time.Sleep(time.Second)
+					clock.stopped.Store(int64(c.pause))
+					least, most := progress+limit-c.counts, progress+limit
+					if resumes {
+						assert.NoError(t, s.Progress())
+						least, most = progress+time.Second+limit, progress+time.Second+limit+limit/16
+					}
+					time.Sleep(3 * limit)
+					stop()
+					assert.GreaterOrEqual(t, ended, least, "a pause of %v, %v after the start, resumes: %v", c.pause, progress+time.Second, resumes)
+					assert.LessOrEqual(t, ended, most, "a pause of %v, %v after the start, resumes: %v", c.pause, progress+time.Second, resumes)
+				})
+			}
 		}
+	}
+}
+
+// Each time that work has made no progress for half of the limit, this is said once, while there is as much time left. It ends only if
+// the whole limit passes, however often it has slowed down before: an operator can see it coming each time.
+func TestEachTimeThatWorkSlowsDownIsSaidOnce(t *testing.T) {
+	const limit, quick, slow, slower, stalls = time.Minute, 29 * time.Second, 31 * time.Second, 59 * time.Second, 61 * time.Second
+	for _, idle := range [][]time.Duration{{quick, quick, quick}, {slow}, {slow, slow}, {slower, slower, slower}, {slower, quick, slow}, {slow, quick, quick, slower, stalls}, {stalls}} {
+		synctest.Test(t, func(t *testing.T) {
+			var said, want []time.Duration
+			ends := 0
+			s := &Stall{Clock: elect.SystemClock{}, Limit: limit, Slow: func(idle, left time.Duration) { said = append(said, idle, left) }, End: func(error) { ends++ }}
+			stop := s.Watch()
+			for _, d := range idle {
+				if time.Sleep(d); d >= limit/2 {
+					want = append(want, limit/2, limit/2)
+				}
+				assert.NoError(t, s.Progress())
+			}
+			stop()
+			assert.Equal(t, want, said, idle)
+			assert.Equal(t, idle[len(idle)-1] == stalls, ends == 1, idle)
+		})
 	}
 }
