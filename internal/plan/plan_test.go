@@ -88,15 +88,33 @@ func moved(a, b []int) int {
 	return n
 }
 
-// bound returns the minimum number of partitions that have to move if every share is the exact share rounded down or
-// up.
-func bound(before []int, members []Member) int {
-	n, sum, stay := len(before), 0, 0
+// limited divides the members into those that get only one partition, because they are on trial and others are not, and the rest. The
+// rest share the number of partitions that is left according to the sum of their weights.
+func limited(partitions int, members []Member) (one, rest []Member, left, sum int) {
 	for _, m := range members {
 		sum += m.Weight
 	}
-	has, left, gain := count(before), n, 0
-	for _, m := range members {
+	rest, left = slices.Clone(members), partitions
+	for slices.ContainsFunc(members, func(m Member) bool { return !m.Trial }) {
+		i := slices.IndexFunc(rest, func(m Member) bool { return m.Trial && left*m.Weight >= sum })
+		if i < 0 {
+			break
+		}
+		one, left, sum = append(one, rest[i]), left-1, sum-rest[i].Weight
+		rest = slices.Delete(rest, i, i+1)
+	}
+	return one, rest, left, sum
+}
+
+// bound returns the minimum number of partitions that have to move if every share is the exact share rounded down or
+// up, and members on trial are limited.
+func bound(before []int, members []Member) int {
+	one, rest, n, sum := limited(len(before), members)
+	has, stay, left, gain := count(before), 0, n, 0
+	for _, m := range one {
+		stay += min(has[m.Slot], 1)
+	}
+	for _, m := range rest {
 		q := n * m.Weight / sum
 		left -= q
 		stay += min(has[m.Slot], q)
@@ -104,7 +122,7 @@ func bound(before []int, members []Member) int {
 			gain++
 		}
 	}
-	return n - stay - min(left, gain)
+	return len(before) - stay - min(left, gain)
 }
 
 // All members treat an invalid weight as the nearest valid one.
