@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -468,12 +469,13 @@ func TestTheQueueOfCommits(t *testing.T) {
 }
 
 // A claim may get some of its partitions only. The member works on each that it got, and soon polls the others, which another member may
-// have had first.
+// have had first. Its metrics and its log count what it got.
 func TestAClaimThatGetsSomeOfItsPartitions(t *testing.T) {
 	const n = 4
 	for lost := range 1<<n - 1 {
 		inVirtualTime(t, func(c *cluster) {
-			p := c.process("a", Numbered(n))
+			r := fleet.NewReports()
+			p := c.process("a", Numbered(n), r.Options())
 			h := c.inHand(p)
 			h.polls.next.off()
 			v, want := h.m.inventory, map[string]share.State{}
@@ -501,6 +503,9 @@ func TestAClaimThatGetsSomeOfItsPartitions(t *testing.T) {
 				assert.Equal(c.t, e.State == share.Held, has, lost)
 			}
 			assert.Equal(c.t, want, is)
+			got := n - bits.OnesCount(uint(lost))
+			assert.Equal(c.t, float64(got), r.Metrics(c.t)["group.moves{direction=claimed,lock=orders}"])
+			assert.Contains(c.t, p.log.String(), fmt.Sprintf(`msg="partitions claimed" n=%d `, got))
 			if poll := h.polls.next.left(h.polls.clock); lost == 0 {
 				assert.Equal(c.t, never, poll)
 			} else {
