@@ -156,17 +156,47 @@ func TestBalancedDoesNotWaitForWorkThatHangsWhenRunHasEnded(t *testing.T) {
 	})
 }
 
-// A member that sees nothing of the group gives up all its partitions, and from that instant no longer has its share.
+// A member that sees nothing of the group gives up all its partitions, and from that instant no longer has its share. A caller that
+// waits for it learns why its own context has ended.
 func TestAMemberThatHasGivenUpItsTermIsNotBalanced(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, _ := c.shared(2)
 		require.NoError(t, a.Balanced(context.Background()))
 		a.linger = func(string) { time.Sleep(lease / 10) } // work that returns makes the loop look
 		c.loseTerm(a)
-		limited, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		why := errors.New("rollout")
+		limited, cancel := context.WithTimeoutCause(context.Background(), time.Millisecond, why)
 		defer cancel()
-		assert.ErrorIs(t, a.Balanced(limited), context.DeadlineExceeded)
+		err := a.Balanced(limited)
+		assert.ErrorIs(t, err, why)
+		assert.ErrorContains(t, err, `balanced: group "orders"`)
 	})
+}
+
+// A member that works on nothing and can't release what it has says so, even if no partition has failed by itself. As long as it works
+// on some, two must have failed by themselves, because one may be a partition that nobody can claim.
+func TestAMemberThatWorksOnNothingBecauseNothingSucceedsSaysSo(t *testing.T) {
+	for works := range 3 {
+		for alone := range 3 {
+			inVirtualTime(t, func(c *cluster) {
+				_, h := c.holding(2)
+				defer h.letGo()
+				since, no := h.now(), errors.New("not today")
+				for i, e := range h.m.inventory.All {
+					if i >= works {
+						h.moves.revoke(e, ErrMoved)
+					}
+					h.conduct.Failed(since, no, i < alone, e)
+				}
+				h.m.report(h)
+				if works == 0 || alone == 2 {
+					assert.Equal(c.t, &trouble{"it has been impossible to claim or release any partition", since, no}, h.m.g.standing.trouble)
+				} else {
+					assert.Nil(c.t, h.m.g.standing.trouble, "%d of 2 have work, %d have failed alone", works, alone)
+				}
+			})
+		}
+	}
 }
 
 // hung makes the work of a process hang once it is told to stop, until free is called.

@@ -12,6 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
 // A member looks for a partition that another member should release often at first and then less and less often, but never more often
@@ -318,5 +319,38 @@ func TestAPartitionWhoseRowsVanishIsNotClaimedWhileItsHolderMayAct(t *testing.T)
 		})
 		stop()
 		<-done
+	})
+}
+
+// Health knows the result of each poll in a term: since when none has succeeded, counted from when the last successful one was sent, and
+// why. A failure is forgotten with the next success.
+func TestHealthKnowsTheResultOfEachPoll(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const pause, took = lease / 10, lease / 20
+		p := c.process("a", Numbered(1))
+		h := c.inHand(p)
+		defer h.letGo()
+		slowly(p, took)
+		age := time.Duration(0)
+		for i, err := range []error{nil, errors.New("no route"), errors.New("no role"), nil, errors.New("no database"), nil} {
+			p.link.Refuse(fleet.Refusing("look", err))
+			time.Sleep(pause)
+			began := time.Now()
+			for h.polls.poll(); h.polls.pending; {
+				h.reply()
+			}
+			if lasted := time.Since(began); err == nil {
+				age = lasted
+			} else {
+				age += pause + lasted
+			}
+			since, _ := p.runs.Age(h.polls.clock)
+			assert.Equal(c.t, age, since, i)
+			if says := p.runs.Check(h.polls.clock, lease, time.Hour, "no poll"); err == nil {
+				assert.NoError(c.t, errors.Unwrap(says), i)
+			} else {
+				assert.ErrorIs(c.t, says, err, i)
+			}
+		}
 	})
 }
