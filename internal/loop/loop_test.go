@@ -146,3 +146,55 @@ func TestARunIsOverOnceAllCodeOfTheCallerHasReturned(t *testing.T) {
 		}
 	})
 }
+
+// The result of a Run names all that has gone wrong: what could not be released and an observer that hangs. It is sent to done, or logged
+// if there is no done or nobody receives from it.
+func TestTheResultOfARunIsSentOrLogged(t *testing.T) {
+	no := errors.New("not released")
+	for _, failed := range []error{nil, no} {
+		for _, hangs := range []bool{false, true} {
+			for _, name := range []string{"none", "buffered", "nobody receives"} {
+				synctest.Test(t, func(t *testing.T) {
+					what, free := fmt.Sprintf("%v, the observer hangs: %v, done: %s", failed, hangs, name), make(chan struct{})
+					sent := make(chan error, 1)
+					done := map[string][]chan<- error{"buffered": {sent}, "nobody receives": {make(chan error)}}[name]
+					var log strings.Builder
+					s := Settings{Lease: time.Second, Clock: elect.SystemClock{}, Log: slog.New(slog.NewTextHandler(&log, nil)), Wrap: func(step string, err error) error { return fmt.Errorf("%s: %w", step, err) }}
+					s.Observe = func(elect.Event) {
+						if hangs {
+							<-free
+						}
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					var runs Runs
+					require.NoError(t, runs.Start(ctx, done, s, func(ctx context.Context, _ <-chan struct{}, events *Mailbox) (func(), error) {
+						events.Put(0, time.Now(), elect.Event{})
+						<-ctx.Done()
+						return nil, failed
+					}))
+					cancel()
+					time.Sleep(time.Minute)
+					defer close(free)
+					fails := failed != nil || hangs
+					said := map[string]string{"none": "level=WARN msg=\"the stop could not be completed\"", "nobody receives": "level=ERROR msg=\"no goroutine received"}[name]
+					got := log.String()
+					switch {
+					case name == "buffered":
+						require.Len(t, sent, 1, what)
+						err := <-sent
+						require.Equal(t, fails, err != nil, what)
+						assert.Empty(t, log.String(), what)
+						got = fmt.Sprint(err)
+						assert.Equal(t, fails, strings.Contains(got, "stop: "), what)
+					case name == "none" && !fails:
+						assert.Empty(t, got, what)
+					default:
+						assert.Contains(t, got, said, what)
+					}
+					assert.Equal(t, failed != nil, strings.Contains(got, "not released"), what)
+					assert.Equal(t, hangs, strings.Contains(got, "the observer has not returned"), what)
+				})
+			}
+		}
+	}
+}

@@ -16,6 +16,11 @@ type atLeast struct{ elect.SystemClock }
 
 func (atLeast) Random(time.Duration) time.Duration { return 0 }
 
+// atMost is a clock whose random durations are always the longest possible ones.
+type atMost struct{ elect.SystemClock }
+
+func (atMost) Random(limit time.Duration) time.Duration { return limit - 1 }
+
 func allowed(table.Done, time.Time) error { return nil }
 
 // paused looks at a lock that was given back under a token until the lock is chosen, more often than it has to, and returns
@@ -34,20 +39,26 @@ func paused(p *Pause, released, recorded table.Token) time.Duration {
 // isHeld looks at the lock while another caller holds it.
 func isHeld(p *Pause) { p.Choose(nil, nil)([]elect.LockView{{FreeIn: time.Second}}) }
 
+// The documented lengths are the longest ones. Half of each is random.
 func TestAPauseGrowsFromFailureToFailureUntilSomethingIsDone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &Pause{Clock: atLeast{}, Longest: LongestPause(10 * time.Second)}
-		p.Asked(table.Done{Token: 1}, time.UnixMicro(1))
-		isHeld(p)
-		var pauses []time.Duration
-		for token := range table.Token(6) {
-			pauses = append(pauses, paused(p, 2+token, 1))
-		}
-		assert.Equal(t, []time.Duration{62500 * time.Microsecond, 125 * time.Millisecond, 250 * time.Millisecond, time.Second / 2, time.Second / 2, time.Second / 2}, pauses)
-		assert.Zero(t, paused(p, 10, 9), "something was done")
-		assert.Equal(t, 62500*time.Microsecond, paused(p, 11, 9), "from the beginning")
-		assert.Zero(t, paused(p, 11, 9), "one pause for one failure")
-	})
+	for most, clock := range map[time.Duration]elect.Clock{time.Second / 2: atLeast{}, time.Second: atMost{}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &Pause{Clock: clock, Longest: LongestPause(10 * time.Second)}
+			p.Asked(table.Done{Token: 1}, time.UnixMicro(1))
+			isHeld(p)
+			var pauses []time.Duration
+			for token := range table.Token(6) {
+				pauses = append(pauses, paused(p, 2+token, 1))
+			}
+			assert.Equal(t, []time.Duration{most / 8, most / 4, most / 2, most, most, most}, pauses)
+			assert.Zero(t, paused(p, 10, 9), "something was done")
+			assert.Equal(t, most/8, paused(p, 11, 9), "from the beginning")
+			assert.Zero(t, paused(p, 11, 9), "one pause for one failure")
+		})
+	}
+	for lease, longest := range map[time.Duration]time.Duration{100 * time.Millisecond: 10 * time.Millisecond, 9 * time.Second: 900 * time.Millisecond, time.Hour: time.Second} {
+		assert.Equal(t, longest, LongestPause(lease))
+	}
 }
 
 func TestNobodyPausesWithoutAFailure(t *testing.T) {
@@ -59,8 +70,9 @@ func TestNobodyPausesWithoutAFailure(t *testing.T) {
 		assert.Zero(t, paused(p, 7, 0), "it does not wait")
 		p.Longest = time.Second
 		notReleased := []elect.LockView{{Observation: table.Observation{Exists: true, Token: 8}, NotReleased: true}}
-		d := p.Choose(func() (table.Done, time.Time, error) { return table.Done{}, time.Now(), nil }, allowed)(notReleased)
+		d := p.Choose(func() (table.Done, time.Time, error) { return table.Done{Token: 8}, time.Now(), nil }, allowed)(notReleased)
 		assert.Len(t, d.Claim, 1, "of a holder that was killed")
+		assert.Equal(t, time.Second/16, paused(p, 9, 8), "it had recorded its work, but the next holder has not")
 	})
 }
 

@@ -137,3 +137,26 @@ func TestEachTimeThatWorkSlowsDownIsSaidOnce(t *testing.T) {
 		})
 	}
 }
+
+// Once stop has returned, nothing is said of the work any more: what is being said is waited for. Otherwise, the end of one call of the
+// work could be taken for that of the next.
+func TestTheWatchOfWorkIsOverOnceStopReturns(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var says atomic.Bool
+			speak := func(on bool) {
+				if on {
+					says.Store(true)
+					time.Sleep(time.Hour)
+					says.Store(false)
+				}
+			}
+			s := &Stall{Clock: elect.SystemClock{}, Limit: time.Minute, Slow: func(time.Duration, time.Duration) { speak(!ends) }, End: func(error) { speak(ends) }}
+			stop := s.Watch()
+			time.Sleep(2 * time.Minute)
+			assert.True(t, says.Load())
+			stop()
+			assert.False(t, says.Load())
+		})
+	}
+}
