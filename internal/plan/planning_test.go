@@ -185,6 +185,10 @@ func TestAPlanIsPublishedByTurns(t *testing.T) {
 	stale := p.After(s, false)
 	assert.True(t, stale.Stale && stale.ReadsBody())
 	assert.True(t, stale.After(s, false).Stale)
+	back := s
+	back.Plan, back.Body = 6, next.Encode() // an operator has restored the rows
+	restored := stale.After(back, true)
+	assert.True(t, !restored.Stale && restored.Settled(), "the plan that it had read before")
 	fresh := stale.After(s, true)
 	assert.True(t, !fresh.Stale && fresh.known.Same(without) && fresh.Head == 7)
 	s.Plan, s.Body = 8, "99\n{}\n"
