@@ -15,6 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // What a program asks for while its process is not in the group counts from the start of the next term, and what it asks for later
@@ -225,4 +226,46 @@ func TestRunAndWaitEndsWithItsContext(t *testing.T) {
 		assert.NoError(t, <-ended)
 		assert.Len(t, c.view().Unassigned, 2)
 	})
+}
+
+// A process that cools down polls twice per lease, and joins early only if two polls in a row show that no member is left: others then
+// need not share with a process that fails. A poll that fails shows nothing, and the end of ctx ends it at once.
+func TestWhatEndsACoolDown(t *testing.T) {
+	for _, x := range []struct {
+		polls       string // e: no member lives; m: one does; f: it fails
+		pause, want time.Duration
+	}{
+		{"ee", 5 * lease, lease}, {"emee", 5 * lease, 2 * lease}, {"efee", 5 * lease, 2 * lease}, {"mmee", 5 * lease, 2 * lease}, {"fee", 5 * lease, 3 * lease / 2},
+		{"ememememem", 5 * lease, 5 * lease}, {"efefefefef", 5 * lease, 5 * lease}, {"mm", 3 * lease / 4, 3 * lease / 4}, {"m", lease / 4, lease / 4}, {"", 0, 0},
+		{"mms", 5 * lease, lease + 1}, // s: its ctx has ended
+	} {
+		inVirtualTime(t, func(c *cluster) {
+			c.start("b", Numbered(1))
+			c.sleep(lease)
+			p, empty, polls := c.process("a", Numbered(1)), &memstore.Store{}, 0
+			p.runs.Begin()
+			ctx, stop := context.WithCancel(context.Background())
+			defer stop()
+			p.table.Store = table.Via(func(ctx context.Context, _ string, call func(context.Context, table.Store) error) error {
+				at := x.polls[polls]
+				switch polls++; {
+				case at == 'f':
+					return errors.New("not today")
+				case at == 'e':
+					return call(ctx, empty)
+				}
+				if strings.HasPrefix(x.polls[polls:], "s") {
+					time.AfterFunc(1, stop)
+				}
+				return call(ctx, c.store)
+			})
+			m := newMember(p.Group, p.config.Log, nil)
+			began := time.Now()
+			m.coolDown(ctx, x.pause)
+			assert.Equal(t, x.want, time.Since(began), x.polls)
+			assert.Equal(t, len(x.polls), polls, x.polls)
+			m.voice.watch.Close()
+			m.voice.metrics.close()
+		})
+	}
 }

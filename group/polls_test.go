@@ -3,6 +3,8 @@ package group
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,8 +145,12 @@ func TestWhenAMemberPollsAgain(t *testing.T) {
 		"its last whole poll was long ago":    {func(p poll) { ago(p, lease*3/10) }, tenth},
 		"a new group waits":                   {func(p poll) { p.h.upkeep.planning.Settling = lease / 5 }, lease / 5},
 		"a new group has almost waited":       {func(p poll) { p.h.upkeep.planning.Settling = 1 }, lease / 50},
-		"it is new":                           {since(lease * 4 / 5), lease / 5},
-		"it is almost not new":                {since(lease - 3*time.Millisecond), lease / 50},
+		"its turn to publish comes": {func(p poll) {
+			o := memberRow(0, at(p), time.Second, 0, lease)
+			p.s.Members[o.Name] = o
+		}, tenth},
+		"it is new":            {since(lease * 4 / 5), lease / 5},
+		"it is almost not new": {since(lease - 3*time.Millisecond), lease / 50},
 		"a crowd, and one whose lease ends soon": {func(p poll) {
 			for slot := range manyMembers {
 				o := memberRow(10+slot, at(p), time.Second, 0, lease)
@@ -154,8 +160,12 @@ func TestWhenAMemberPollsAgain(t *testing.T) {
 		}, third},
 	} {
 		inVirtualTime(t, func(c *cluster) {
+			if strings.HasPrefix(what, "its turn") { // after another's
+				defer c.inHand(c.process("b", Numbered(1))).letGo()
+			}
 			h := c.inHand(c.process("a", Numbered(1)))
 			defer h.letGo()
+			time.Sleep(time.Millisecond) // its token is in the past
 			now := time.Now()
 			p := poll{h, table.GroupSnapshot{At: now, Members: map[string]table.Observation{}, Unreadable: map[string]error{}}}
 			own := memberRow(0, now, 0, 0, lease)
@@ -323,7 +333,7 @@ func TestAPartitionWhoseRowsVanishIsNotClaimedWhileItsHolderMayAct(t *testing.T)
 }
 
 // Health knows the result of each poll in a term: since when none has succeeded, counted from when the last successful one was sent, and
-// why. A failure is forgotten with the next success.
+// why. A failure is forgotten with the next success. For as long, Spanner counts as silent, which decides whether the member cools down.
 func TestHealthKnowsTheResultOfEachPoll(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const pause, took = lease / 10, lease / 20
@@ -345,7 +355,7 @@ func TestHealthKnowsTheResultOfEachPoll(t *testing.T) {
 				age += pause + lasted
 			}
 			since, _ := p.runs.Age(h.polls.clock)
-			assert.Equal(c.t, age, since, i)
+			assert.Equal(c.t, []time.Duration{age, age}, []time.Duration{since, h.now().Since(h.conduct.Acked)}, i)
 			if says := p.runs.Check(h.polls.clock, lease, time.Hour, "no poll"); err == nil {
 				assert.NoError(c.t, errors.Unwrap(says), i)
 			} else {
@@ -353,4 +363,41 @@ func TestHealthKnowsTheResultOfEachPoll(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An eviction ends only terms of members that are still silent. A member that has renewed meanwhile stays in the plan, and its
+// partitions with it, whichever of the others were evicted.
+func TestAMemberThatRenewsBeforeItIsEvictedStaysInThePlan(t *testing.T) {
+	for renews := range 1 << 3 {
+		inVirtualTime(t, func(c *cluster) {
+			p := c.process("a", Numbered(3))
+			h := c.inHand(p)
+			defer h.letGo()
+			digest, stays := h.m.inventory.List.Digest(), 0
+			for slot := 1; slot <= 3; slot++ {
+				name, token := table.SlotName("orders", slot), time.Now().Add(-time.Hour).UTC()
+				c.operate(table.Write{Kind: table.Insert, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: token.Add(lease)}, {Column: table.ColToken, Value: token}, {Column: table.ColWriter, Value: "other"}}},
+					table.Write{Kind: table.Insert, Name: table.LeaseKey(name, table.TokenAt(token)), Set: []table.Cell{{Column: table.ColWriter, Value: fmt.Sprintf(`{"lease":"10s","plan":%q}`, digest)}}})
+			}
+			s, err := h.send.table.LookAtGroup(h.send.ctx, "orders", table.GroupQuery{Members: true, Body: true})
+			require.NoError(c.t, err)
+			h.m.learn(s)
+			h.upkeep.planning = h.upkeep.planning.After(s, true)
+			dead := h.m.memory.Dead(s, h.own.Name)
+			require.Len(c.t, dead, 3)
+			others := h.upkeep.planning.Members() - 3
+			for i, o := range dead {
+				if renews>>i&1 == 1 {
+					stays++
+					c.operate(table.Write{Kind: table.Update, Name: o.Name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: time.Now().UTC()}}})
+				}
+			}
+			h.upkeep.evict(dead)
+			h.reply()
+			assert.Equal(c.t, others+stays, h.upkeep.planning.Members())
+			for i, o := range dead {
+				assert.Equal(c.t, renews>>i&1 == 0, strings.Contains(p.log.String(), "slot="+o.Name), "an eviction is logged")
+			}
+		})
+	}
 }
