@@ -38,6 +38,8 @@ var (
 			"late > s.Limit/16 {", "late > s.Limit/16 && s.Idle() < s.Limit {"),
 		one("a process that stands still before the watcher would look stalls", "TestAPauseIsNotCountedWheneverItComes", loopStallGo,
 			"min(next-idle, s.Limit/16)", "next-idle"),
+		one("progress right after a pause is in the future", "TestOnlyLongPausesOfTheProcessAreNotCounted", loopStallGo,
+			"min(last+int64(late), now.Mono))", "last+int64(late))"),
 		mutant{"suspended time counts as a stall", "TestTimeInWhichTheWorkCouldNotRunIsNoStall", []edit{
 			{loopStallGo, "s.last.Store(s.Clock.Now().Mono)", "s.last.Store(s.Clock.Now().Wall)"},
 			{loopStallGo, "s.Clock.Now().Ran(elect.Instant{Mono: s.last.Load()})", "time.Duration(s.Clock.Now().Wall - s.last.Load())"},
