@@ -174,6 +174,7 @@ func TestTheResultOfARunIsSentOrLogged(t *testing.T) {
 					}))
 					cancel()
 					time.Sleep(time.Minute)
+					synctest.Wait()
 					defer close(free)
 					fails := failed != nil || hangs
 					said := map[string]string{"none": "level=WARN msg=\"the stop could not be completed\"", "nobody receives": "level=ERROR msg=\"no goroutine received"}[name]
