@@ -36,9 +36,6 @@ func (q *Plan) follow(p *Plan, l List, now time.Time) *assigning {
 	s := q.succeed(p, l.digest, now)
 	a := &assigning{Plan: q, load: make([]int, len(q.members))}
 	bit, names := q.bit(l.digest), l.hashes
-	if bit == 0 {
-		names = nil
-	}
 	for _, m := range q.members {
 		a.seed = append(a.seed, mix(uint64(m.Slot+1)*golden))
 	}
