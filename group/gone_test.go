@@ -15,15 +15,15 @@ import (
 )
 
 // A refused write has shown that the partition is lost. Its work's context ends at once, and no other partition's does.
-// The member gets the partition back under a larger token.
+// The member gets the partition back under a larger token. Each refusal is counted under the group's name.
 func TestARefusedWriteEndsTheWorkOfItsPartitionAtOnce(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		type work struct {
 			Partition
 			ctx context.Context
 		}
-		begun := make(chan work, 10)
-		g := New(nil, "locktable", "sales", Named("eu", "us"), c.seam("a"), spindle.WithID("a"), WithInitialDelay(0), WithWork(func(ctx context.Context, p Partition) error {
+		begun, r := make(chan work, 10), fleet.NewReports()
+		g := New(nil, "locktable", "sales", Named("eu", "us"), c.seam("a"), r.Options(), spindle.WithID("a"), WithInitialDelay(0), WithWork(func(ctx context.Context, p Partition) error {
 			begun <- work{p, ctx}
 			<-ctx.Done()
 			return nil
@@ -54,6 +54,7 @@ func TestARefusedWriteEndsTheWorkOfItsPartitionAtOnce(t *testing.T) {
 		_, err = eu.Apply(context.Background(), nil)
 		require.ErrorIs(t, err, spindle.ErrFenced)
 		assert.NoError(t, again.ctx.Err(), "an old token ends nothing")
+		assert.Equal(t, 2.0, r.Metrics(t)["fenced{lock=sales}"])
 		c.sleep(3 * fleet.Lease)
 		assert.NoError(t, us.ctx.Err())
 		assert.NoError(t, again.ctx.Err())
