@@ -778,6 +778,49 @@ func TestTheGapOfAHandoverIsAtLeastTheTimeWithoutAHolder(t *testing.T) {
 	})
 }
 
+// A request for a handover ends without the end of its ctx, too, once nobody can learn any more what becomes of it: a program without a
+// time limit would wait for ever. A short refusal ends nothing.
+func TestARequestForAHandoverEndsOnceFurtherReadsArePointless(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		lasts time.Duration // how long reads fail after the request was sent
+		ends  time.Duration // 0: with the handover
+	}{
+		{status.Error(codes.Canceled, "grpc: the client connection is closing"), time.Hour, fleet.Lease / 50},
+		{status.Error(codes.PermissionDenied, "no"), time.Hour, fleet.Lease},
+		{status.Error(codes.PermissionDenied, "no"), fleet.Lease / 2, 0},
+		{status.Error(codes.Unavailable, "away"), 2 * fleet.Lease, 0},
+	} {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			a, d := b.Start("a", spindle.WithHandover()), b.Start("d")
+			operator := b.Machine("operator")
+			var asked time.Time
+			operator.Link.After(func(step string) {
+				if step == "ask" {
+					asked = time.Now()
+				}
+			})
+			operator.Link.Refuse(func(string) error {
+				if asked.IsZero() || time.Since(asked) > c.lasts {
+					return nil
+				}
+				return c.err
+			})
+			h, err := operator.RequestHandover(context.Background(), a.Token())
+			assert.Equal(t, "a", h.From.ID, c.err)
+			if took := time.Since(asked); c.ends == 0 {
+				require.NoError(t, err)
+				assert.Equal(t, "d", h.To.ID)
+			} else {
+				assert.ErrorIs(t, err, c.err)
+				assert.ErrorContains(t, err, "the leader was asked to hand over, but still leads: rpc error")
+				assert.InDelta(t, c.ends.Seconds(), took.Seconds(), 2*(fleet.Lease/50).Seconds(), c.err)
+			}
+			b.End(a, d)
+		})
+	}
+}
+
 // A request for a handover ends with its ctx, wherever it is, and however long Spanner does not answer.
 func TestARequestForAHandoverEndsWithItsCtx(t *testing.T) {
 	for name, c := range map[string]struct {

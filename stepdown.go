@@ -155,6 +155,8 @@ type follower struct {
 }
 
 func (f *follower) follow(ctx context.Context, l *Lock) error {
+	patience := elect.Patience{Clock: l.config.Clock, Lease: f.From.Lease}
+	patience.Passed("look") // the first one
 	for f.To.Token == 0 {
 		elect.Sleep(ctx, l.config.Clock, f.From.Lease/50)
 		attempt, cancel := context.WithTimeout(ctx, elect.Attempt(f.From.Lease))
@@ -163,8 +165,12 @@ func (f *follower) follow(ctx context.Context, l *Lock) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", f.so, context.Cause(ctx))
 		}
-		if err == nil {
+		switch {
+		case err == nil:
+			patience.Passed("look")
 			f.see(o)
+		case patience.Ends("look", err):
+			return fmt.Errorf("%s: %w", f.so, err)
 		}
 	}
 	return nil
