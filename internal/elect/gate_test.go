@@ -221,6 +221,55 @@ func TestAPlaceIsGivenUpOnce(t *testing.T) {
 	})
 }
 
+// An aborted claim counts as wasted once, and only if the first poll after it shows that the lock can still be claimed. Otherwise, each
+// lock that another process got first would slow down the claims of all locks when it is free again, perhaps days later.
+func TestAnAbortIsWastedIfTheNextPollFindsTheLockFree(t *testing.T) {
+	for name, c := range map[string]struct {
+		next  func(t *testing.T, c, rival *Candidate, try func() Step) // what happens before the lock is free at last
+		waste int
+	}{
+		"it is free": {func(*testing.T, *Candidate, *Candidate, func() Step) {}, 1},
+		"another candidate has it": {func(t *testing.T, _, rival *Candidate, try func() Step) {
+			term := rival.Try(t.Context(), All, lease/3).Term
+			require.NotNil(t, term)
+			require.Nil(t, try().Term)
+			require.NoError(t, term.Release(t.Context(), nil))
+		}, 0},
+		"the poll fails": {func(t *testing.T, c, rival *Candidate, try func() Step) {
+			away, store := &memstore.Link{Store: rival.Table.Store}, c.Table.Store
+			away.Refuse(refusingStep("observe", errRefused))
+			c.Table.Store = away
+			require.ErrorIs(t, try().Err, errRefused)
+			c.Table.Store = store
+		}, 1},
+		"it is free, and the caller gives up": {func(t *testing.T, c, _ *Candidate, _ func() Step) {
+			c.Gate.limit, c.Gate.flying = 1, 1
+			short, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			require.ErrorIs(t, c.Try(short, All, lease/3).Err, context.DeadlineExceeded)
+			c.Gate.limit, c.Gate.flying = 0, 0
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				link := &memstore.Link{Store: &memstore.Store{}}
+				me, rival := candidate("c", link, "m"), candidate("rival", link.Store, "m")
+				me.Gate.Gate = &Gate{}
+				try := func() Step { return me.Try(t.Context(), All, lease/3) }
+				link.Refuse(refusingStep("claim", table.ErrAborted))
+				require.True(t, try().Lost)
+				require.Zero(t, me.Gate.vain)
+				link.Refuse(nil)
+				c.next(t, me, rival, try)
+				term := try().Term
+				require.NotNil(t, term)
+				defer term.End(nil)
+				assert.Equal(t, c.waste, me.Gate.vain)
+			})
+		})
+	}
+}
+
 // A claim that has waited for more than lease/50 for its place polls again, so that it never claims a lock that has been claimed
 // since. This poll is sent at once, because others wait for the place.
 func TestAClaimThatHasWaitedLooksAgain(t *testing.T) {

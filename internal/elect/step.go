@@ -56,11 +56,13 @@ func All(seen []LockView) Decision {
 // If ctx ends, the poll and the wait for a place end. See claim for what happens to a claim.
 func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Duration) Step {
 	step, d := c.poll(ctx, choose, maxPause)
+	wasted := c.aborted && d.Claim != nil
+	c.aborted = c.aborted && step.Seen == nil // only the first poll after an abort shows whether it was wasted
 	if d.Claim == nil {
 		return step
 	}
 	polled := c.Clock.Now()
-	p, err := c.Gate.enter(ctx, c.Clock, d.Urgency, c.Gate.Owner, c.aborted)
+	p, err := c.Gate.enter(ctx, c.Clock, d.Urgency, c.Gate.Owner, wasted)
 	if err != nil {
 		return Step{Seen: step.Seen, Err: err}
 	}
