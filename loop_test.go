@@ -136,6 +136,39 @@ func TestAStopSaysThatTheLockWillBeLeftToExpireWhileTheWorkCanStillReturn(t *tes
 	}
 }
 
+// slowLog is a log that takes a while to write the warning that a lock will be left to expire.
+type slowLog time.Duration
+
+func (d slowLog) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), "left to expire") {
+		time.Sleep(time.Duration(d))
+	}
+	return len(p), nil
+}
+
+// Work that returns within the grace period was in time, even if the loop was held up meanwhile and finds both over at once. Otherwise,
+// the lock would be left to expire although no process works.
+func TestWorkThatReturnedInTimeIsNotLateBecauseTheLoopIs(t *testing.T) {
+	for range 10 { // the loop may react to either first
+		for _, opts := range [][]spindle.Option{nil, {spindle.WithHandover()}} {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				a := b.Start("a", append(opts, spindle.WithLogger(slog.New(slog.NewTextHandler(slowLog(fleet.Lease), nil))), spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
+					<-ctx.Done()
+					time.Sleep(fleet.Lease * 19 / 20)
+				}))...)
+				asked := stepDown(context.Background(), a)
+				time.Sleep(fleet.Lease / 6)
+				a.Stop()
+				began := time.Now()
+				require.NoError(t, <-a.Done)
+				require.Greater(t, time.Since(began), fleet.Lease, "the loop was held up for too short a time")
+				require.NoError(t, <-asked)
+				assert.True(t, b.Store.Rows()[fleet.Name].Heartbeat.IsZero(), "it was released")
+			})
+		}
+	}
+}
+
 // Run ends with an error exactly if its lock is left to expire. A program that releases more after that must know.
 func TestRunSaysIfItsLockIsLeftToExpire(t *testing.T) {
 	for _, handover := range []bool{false, true} {
