@@ -55,9 +55,9 @@ func TestThoseWhoLoseAClaimSpreadMoreEachTime(t *testing.T) {
 }
 
 // A term ends the rows of lost claims and of failures before it. A poll that finds a holder ends them, too, but not one that
-// finds a bare claim: a crowd that came back at once would continue to collide.
+// finds a bare claim or a holder that is gone: a crowd that came back at once would continue to collide.
 func TestASuccessBeginsTheRowsAnew(t *testing.T) {
-	for _, whose := range []string{"its own term", "a holder", "a bare claim"} {
+	for _, whose := range []string{"its own term", "a holder", "a bare claim", "a holder whose lease has expired"} {
 		t.Run(whose, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				link := &memstore.Link{Store: &memstore.Store{}}
@@ -83,6 +83,15 @@ func TestASuccessBeginsTheRowsAnew(t *testing.T) {
 					require.NotNil(t, term)
 					require.NoError(t, c.Try(t.Context(), All, lease/3).Err)
 					require.NoError(t, term.Release(t.Context(), nil))
+				case "a holder whose lease has expired":
+					term := rival.Try(t.Context(), All, lease/3).Term
+					require.NotNil(t, term)
+					term.End(nil)
+					time.Sleep(lease + time.Millisecond)
+					refuse("claim")
+					require.True(t, c.Try(t.Context(), All, lease/3).Lost)
+					assert.Equal(t, 6, c.contests)
+					return
 				case "a bare claim":
 					seen, err := rival.Look(t.Context())
 					require.NoError(t, err)
@@ -97,6 +106,77 @@ func TestASuccessBeginsTheRowsAnew(t *testing.T) {
 				assert.LessOrEqual(t, c.Try(t.Context(), All, lease/3).Pause, lease/90)
 			})
 		})
+	}
+}
+
+// A candidate whose claims were applied but not answered frees them, and then leaves the locks alone until the last of them would have
+// expired, but at least for a third of its lease. Otherwise it would claim them again and again, and nobody would hold them.
+func TestACandidateThatDisownsItsClaimsLeavesTheLocksAlone(t *testing.T) {
+	for _, late := range []time.Duration{0, lease / 3, lease * 6 / 10, lease * 9 / 10, 2 * lease} { // after the claim
+		for _, fails := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memstore.Store{}
+				link := &memstore.Link{Store: store}
+				c := candidate("c", link, "m", "n")
+				link.Lose(nil, memstore.Once("claim"))
+				began := time.Now()
+				require.Error(t, c.Try(t.Context(), All, lease/3).Err)
+				time.Sleep(time.Until(began.Add(max(late, Attempt(lease)))))
+				if late = time.Since(began); fails {
+					link.Refuse(refusingStep("withdraw", errRefused))
+				}
+				step := c.Try(t.Context(), All, lease)
+				require.True(t, step.CoolingDown)
+				want := max(lease-late, lease/3)
+				assert.InDelta(t, want.Seconds(), c.coolDown.Left(c.Clock).Seconds(), 0.001, "%v after the claim", late)
+				assert.LessOrEqual(t, step.Pause, want+time.Millisecond)
+				for _, name := range c.Names {
+					assert.Equal(t, fails, !store.Rows()[name].Heartbeat.IsZero(), "%v, %v: another candidate can claim %s at once", late, fails, name)
+				}
+			})
+		}
+	}
+}
+
+// A poll says for how long a lock has been claimable, whether the candidate itself may claim it or not. A waiter goes by it when those
+// ahead of it do not claim.
+func TestAPollSaysForHowLongALockHasBeenClaimable(t *testing.T) {
+	for _, rests := range []time.Duration{0, lease} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			term := candidate("holder", store, "m").Try(t.Context(), All, lease/3).Term
+			require.NotNil(t, term)
+			term.End(nil)
+			c := candidate("c", store, "m")
+			c.LockDelay = lease / 2
+			for since := -lease * 3 / 2; since < lease; since += lease / 4 { // since the end of the lease and the lock delay
+				c.Rest(rests)
+				seen, err := c.Look(t.Context())
+				require.NoError(t, err)
+				assert.InDelta(t, max(since, 0).Seconds(), seen[0].FreeFor.Seconds(), 0.001)
+				assert.InDelta(t, max(-since, rests, 0).Seconds(), max(seen[0].FreeIn, 0).Seconds(), 0.001)
+				time.Sleep(lease / 4)
+			}
+		})
+	}
+}
+
+// The pauses after failed attempts double from a thirtieth of the longest to the longest, but are never longer than ten seconds, and the
+// first never longer than one. However long the lease is, a candidate is back soon after an outage.
+func TestThePausesAfterFailuresDoubleWithinBounds(t *testing.T) {
+	for _, longest := range []time.Duration{3 * time.Millisecond, time.Second, 9 * time.Second, 10 * time.Second, time.Minute, 24 * time.Hour} {
+		for _, share := range []float64{0, 1} {
+			b, clock := Backoff{Max: longest}, &stillClock{share: share}
+			for range 2 {
+				want := min(longest/30, time.Second)
+				for range 20 {
+					want = min(want, longest, 10*time.Second)
+					assert.Equal(t, Jitter(clock, want), b.Pause(clock), longest)
+					want *= 2
+				}
+				b.Reset()
+			}
+		}
 	}
 }
 
