@@ -187,6 +187,49 @@ func TestPlacesAreGivenInOrder(t *testing.T) {
 	})
 }
 
+// Owners take turns from when they come, however many places the others have had before. Otherwise, a newcomer with many claims, or one that
+// has always been there, would keep all others waiting.
+func TestAnOwnerThatComesLaterTakesTurnsWithTheOthers(t *testing.T) {
+	for _, before := range []int{0, 1, 20} { // places that the first owner has had
+		synctest.Test(t, func(t *testing.T) {
+			g, leave := full(t)
+			var order []string
+			join := func(owner string, n int) {
+				for range n {
+					go func() {
+						p, err := g.enter(t.Context(), SystemClock{}, Patient, owner, false)
+						assert.NoError(t, err)
+						order, leave = append(order, owner), p.leave
+					}()
+					synctest.Wait()
+				}
+			}
+			give := func(n int) {
+				for range n {
+					leave()
+					synctest.Wait()
+				}
+			}
+			join("old", before+8)
+			give(before)
+			join("new", 8)
+			order = nil
+			give(16)
+			news := 0
+			for i, owner := range order {
+				if owner == "new" {
+					news++
+				}
+				if fourths := (i + 4) / 4; i < 12 { // go to the one that has waited longest
+					assert.LessOrEqual(t, news, (i+2)/2, "%v", order)
+					assert.GreaterOrEqual(t, news+fourths, i/2, "%v", order)
+				}
+			}
+			leave()
+		})
+	}
+}
+
 // A claim whose ctx ends while it waits leaves the gate. A claim that is not answered gives its place up after a while.
 func TestWhoLeavesTheGateKeepsNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -433,3 +433,146 @@ func TestAnAnnouncementLeavesTimeToStopTheWork(t *testing.T) {
 		}
 	}
 }
+
+// An announcement takes a third of the lease and the announcement's round trip from the answer on, however many attempts it took: a
+// follower that polled just before the commit must see it before the release. If it can't be made, the term ends without it.
+func TestAnAnnouncementLastsFromItsCommitOn(t *testing.T) {
+	for _, trip := range []time.Duration{0, lease / 20, lease / 6} {
+		for fails, at := range map[int]time.Duration{0: 0, 1: lease / 300, 3: 7 * lease / 300, 1000: lease / 3} { // the last attempt
+			synctest.Test(t, func(t *testing.T) {
+				store, sent := &memstore.Store{}, 0
+				var answered time.Time
+				c := candidate("c", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+					if step != "announce" {
+						return call(ctx, store)
+					}
+					if sent++; sent <= fails {
+						return errRefused
+					}
+					time.Sleep(trip)
+					answered = time.Now()
+					return call(ctx, store)
+				}), "m")
+				c.Clock = evenClock{}
+				term := c.Try(t.Context(), All, lease/3).Term
+				require.NotNil(t, term)
+				happened := make(chan TermEvent, 100)
+				k := &Keeper{Term: term, Interval: lease / 3, Notify: func(e TermEvent) { happened <- e }}
+				k.Start()
+				began := time.Now()
+				k.Announce()
+				await(happened, Announced)
+				if answered.IsZero() {
+					assert.Equal(t, at, time.Since(began))
+				} else {
+					assert.InDelta(t, at+trip, answered.Sub(began), float64(time.Microsecond))
+					assert.Equal(t, lease/3+trip, time.Since(answered))
+				}
+				require.NoError(t, k.Stop())
+				term.End(nil)
+			})
+		}
+	}
+}
+
+// evenClock is a clock whose random durations are zero.
+type evenClock struct{ SystemClock }
+
+func (evenClock) Random(time.Duration) time.Duration { return 0 }
+
+// What a keeper does before each heartbeat ends with the work and with the keeper. Otherwise, an owner that stops would wait for it.
+func TestWhatAKeeperDoesBeforeAHeartbeatEndsWithTheWork(t *testing.T) {
+	for name, end := range map[string]func(*Keeper){
+		"Stop":       func(*Keeper) {},
+		"CancelWork": func(k *Keeper) { k.CancelWork(errStall) },
+		"Stall":      func(k *Keeper) { k.Stall(errStall) },
+		"End":        func(k *Keeper) { k.End(errStall) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			term := candidate("a", &memstore.Store{}, "m").Try(t.Context(), All, lease/3).Term
+			require.NotNil(t, term)
+			var began, ended time.Time
+			k := &Keeper{Term: term, Interval: lease / 3, Notify: func(TermEvent) {}, Before: func(ctx context.Context) {
+				if ended.IsZero() {
+					began = time.Now()
+					Sleep(ctx, SystemClock{}, 100*lease)
+					ended = time.Now()
+				}
+			}}
+			k.Start()
+			time.Sleep(lease / 2)
+			require.False(t, began.IsZero())
+			stopped := time.Now()
+			end(k)
+			synctest.Wait()
+			assert.Equal(t, name == "Stop", ended.IsZero(), name)
+			_ = k.Stop()
+			assert.Equal(t, stopped, ended, name)
+			term.End(nil)
+		})
+	}
+}
+
+// The next heartbeat is due one interval after the last acknowledged one was sent, or when all terms send theirs, but never later than a
+// tenth of the lease before the end of the lease. An answer that came late must not cost the term.
+func TestAHeartbeatIsDueInTimeHoweverLateTheLastAnswerWas(t *testing.T) {
+	for _, interval := range []time.Duration{lease / 10, lease / 3, lease * 9 / 10} {
+		for _, since := range []time.Duration{0, 1, lease / 20, lease / 3, lease / 2, lease * 8 / 10, lease * 9 / 10, lease * 95 / 100} {
+			for _, share := range []float64{0, 0.5, 1} {
+				for phase := time.Duration(0); phase < interval; phase += interval / 7 {
+					clock := &stillClock{now: Instant{Wall: int64(time.Hour), Mono: int64(10*interval + phase)}, share: share}
+					term := &Term{life: life{clock: clock, lease: lease}}
+					term.standing.Store(&standing{acknowledged: Instant{clock.now.Wall - int64(since), clock.now.Mono - int64(since)}})
+					what := fmt.Sprintf("interval %v, %v after the last one, share %v, phase %v", interval, since, share, phase)
+					last := max(lease*9/10-since, 0)
+					alone := (&Keeper{Term: term, Interval: interval}).untilBeat()
+					assert.Equal(t, min(max(interval-interval/20+time.Duration(share*float64(interval/10))-since, 0), last), alone, what)
+					assert.Equal(t, min(interval-phase, last), (&Keeper{Term: term, Interval: interval, InPhase: true}).untilBeat(), what)
+				}
+			}
+		}
+	}
+}
+
+// A term never returns to an earlier phase, in whatever order its owner, its keeper, its fences and its timer end it. Nobody may act once
+// the term has ended or its work has stalled, the work's context ends no later than that, and each context keeps its first cause.
+func TestATermNeverReturnsToAnEarlierPhase(t *testing.T) {
+	changes := []struct {
+		name string
+		to   phase
+		do   func(*Term)
+	}{
+		{"CancelWork", draining, func(t *Term) { t.CancelWork(errRefused) }},
+		{"Stall", draining, func(t *Term) { t.Stall(errStall) }},
+		{"End", ended, func(t *Term) { t.End(errLost) }},
+		{"Supersede", ended, func(t *Term) { t.Supersede(t.clock.Now()) }},
+		{"a heartbeat", held, func(t *Term) { t.extend(t.clock.Now()) }},
+		{"a failed heartbeat", held, func(t *Term) { t.endanger(errRefused) }},
+	}
+	n := len(changes)
+	for order := range n * n * n {
+		synctest.Test(t, func(t *testing.T) {
+			term := candidate("a", &memstore.Store{}, "m").Try(t.Context(), All, lease/3).Term
+			require.NotNil(t, term)
+			reached, stalled, what := held, false, ""
+			for _, i := range []int{order % n, order / n % n, order / n / n} {
+				c := changes[i]
+				what += c.name + ", "
+				work, over := context.Cause(term.Context()), context.Cause(term.Over())
+				time.Sleep(lease / 10)
+				c.do(term)
+				stalled = stalled || c.name == "Stall" && reached < ended
+				reached = max(reached, c.to)
+				require.Equal(t, reached, term.standing.Load().phase, what)
+				require.Equal(t, reached < ended && !stalled, term.Held(), what)
+				require.Equal(t, stalled, term.Stalled() != nil, what)
+				require.Equal(t, reached == ended, term.Over().Err() != nil, what)
+				require.Equal(t, reached > held, term.Context().Err() != nil, what)
+				require.True(t, work == nil || work == context.Cause(term.Context()), what)
+				require.True(t, over == nil || over == context.Cause(term.Over()), what)
+				require.Equal(t, reached < ended, term.lasts() > 0, what)
+			}
+			term.End(nil)
+		})
+	}
+}

@@ -199,3 +199,58 @@ func TestACandidateSignalsToEachHolderThatItConcerns(t *testing.T) {
 		})
 	}
 }
+
+// A follower has a tenth of the lease to name itself the successor, even if the pause before its next poll is shorter than a round trip.
+// Otherwise, nobody would be the successor where Spanner is far away, and a crowd would claim at once. Requests for a handover have only
+// the pause.
+func TestASuccessorIsNamedEvenIfThatTakesLongerThanThePause(t *testing.T) {
+	for _, c := range []struct {
+		step  string
+		trip  time.Duration
+		lease time.Duration // of the holder
+		takes time.Duration
+	}{
+		{"succeed", 0, lease, 0},
+		{"succeed", lease / 15, lease, lease / 15},
+		{"succeed", lease / 5, lease, lease / 10},
+		{"succeed", lease / 30, lease / 2, lease / 30},
+		{"succeed", lease / 15, lease / 2, lease / 20},
+		{"succeed", lease / 5, 2 * lease, lease / 10},
+		{"ask", lease / 200, lease, lease / 200},
+		{"ask", lease / 15, lease, lease / 100},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store, sent := &memstore.Store{}, 0
+			h := candidate("holder", store, "m")
+			h.LeaseRecord.Lease, h.LeaseRecord.Rank, h.LeaseRecord.AcceptsHandover = c.lease, 5, true
+			term := h.Try(t.Context(), All, lease/3).Term
+			require.NotNil(t, term)
+			defer term.End(nil)
+			if c.step == "succeed" {
+				require.NoError(t, h.Table.Announce(t.Context(), term.Token(), "m"))
+			}
+			me := candidate("me", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+				if step == c.step {
+					sent++
+					if Sleep(ctx, SystemClock{}, c.trip); ctx.Err() != nil {
+						return ctx.Err()
+					}
+				}
+				return call(ctx, store)
+			}), "m")
+			seen, err := me.Look(t.Context())
+			require.NoError(t, err)
+			me.preference.well.Wall -= int64(known * lease)
+			me.preference.well.Mono -= int64(known * lease)
+			began := time.Now()
+			left := me.signal(t.Context(), seen, lease/100)
+			what := fmt.Sprintf("%+v", c)
+			assert.Equal(t, 1, sent, what)
+			assert.Equal(t, c.takes, time.Since(began), what)
+			assert.Equal(t, max(lease/100-c.takes, 0), left, what)
+			if c.step == "succeed" {
+				assert.Equal(t, c.takes == c.trip, store.Rows()["m"].Writer == succeeds+"me", what)
+			}
+		})
+	}
+}
