@@ -208,3 +208,80 @@ func TestWhileWorkLingersEachAnswerIsTrueOfTheLock(t *testing.T) {
 		})
 	}
 }
+
+// startLingering starts a machine whose work lingers, and returns a function that lets the work return and ends the machine.
+func startLingering(b *fleet.Fleet, opts ...spindle.Option) (l *lingerer, end func()) {
+	to, log := logging()
+	free, cancel := context.WithCancel(context.Background())
+	l = &lingerer{b: b, log: log, free: free}
+	l.Machine = b.Start("a", append(opts, to, spindle.WithLeader(l.lead))...)
+	synctest.Wait()
+	context.AfterFunc(l.work, func() { l.told = time.Now() })
+	return l, func() {
+		cancel()
+		if l.ended.IsZero() {
+			l.Stop()
+		}
+		<-l.Done
+		time.Sleep(3 * fleet.Lease)
+	}
+}
+
+// A call of StepDown returns however the term ends, with the reason why the lock was not released. Its caller may have no time limit of
+// its own.
+func TestAStepDownThatWaitsForWorkIsAnsweredHoweverTheTermEnds(t *testing.T) {
+	for _, then := range endings {
+		for _, later := range []time.Duration{fleet.Lease / 6, fleet.Lease / 2} {
+			for _, opts := range [][]spindle.Option{nil, {spindle.WithHandover(), spindle.WithStall(fleet.Lease / 3)}} {
+				fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+					l, end := startLingering(b, opts...)
+					done := stepDown(context.Background(), l.Machine)
+					time.Sleep(later)
+					then.do(l)
+					time.Sleep(3 * fleet.Lease)
+					for _, call := range append(l.calls, done) {
+						if assert.Len(t, call, 1, "%s, %v after StepDown", then.name, later) {
+							assert.Error(t, <-call, then.name)
+						}
+					}
+					end()
+				})
+			}
+		}
+	}
+}
+
+// Each time that the wait for the work has doubled since its ctx ended, the log says how long it was, and what that means for the lock.
+// An operator who reads it knows how long the work has been hanging.
+func TestTheLogSaysHowLongTheWorkHasBeenWaitedFor(t *testing.T) {
+	for _, ending := range endings {
+		held := ending.name == "StepDown" || ending.name == "a request"
+		if ending.name == "nothing" || ending.name == "the end of Run" {
+			continue
+		}
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			l, end := startLingering(b, spindle.WithHandover(), spindle.WithStall(fleet.Lease/3))
+			ending.do(l)
+			<-l.work.Done()
+			synctest.Wait()
+			for waited := fleet.Lease; waited <= 8*fleet.Lease; waited *= 2 {
+				time.Sleep(time.Until(l.told.Add(waited - time.Millisecond)))
+				l.log.Reset()
+				time.Sleep(2 * time.Millisecond)
+				says := "has not returned since its term ended"
+				if held {
+					says = "the lock stays held until it returns"
+				}
+				assert.Contains(t, l.log.String(), says, "%s, after %v", ending.name, waited)
+				assert.Contains(t, l.log.String(), "waited="+waited.String()+"\n", ending.name)
+				if ending.name == "work that stalls" {
+					break // the wait begins anew when the lease has expired
+				}
+				l.log.Reset()
+				time.Sleep(time.Until(l.told.Add(2*waited - time.Millisecond)))
+				assert.NotContains(t, l.log.String(), "waited=", "%s, more than %v later", ending.name, waited)
+			}
+			end()
+		})
+	}
+}
