@@ -501,6 +501,7 @@ func TestWhatAKeeperDoesBeforeAHeartbeatEndsWithTheWork(t *testing.T) {
 			}}
 			k.Start()
 			time.Sleep(lease / 2)
+			synctest.Wait()
 			require.False(t, began.IsZero())
 			stopped := time.Now()
 			end(k)
