@@ -63,6 +63,10 @@ var electorMutants = of(".",
 		"if l.stopping() {\n\t\tl.reminder.waited", "if false {\n\t\tl.reminder.waited"),
 	one("a stop that comes later is not said", saysExpiry, leadGo,
 		"\t\t\tif l.stopping() {\n\t\t\t\tl.remindLater()", "\t\t\tif false {\n\t\t\t\tl.remindLater()"),
+	one("work that returned in time is late if the loop is", "TestWorkThatReturnedInTimeIsNotLateBecauseTheLoopIs", leadGo,
+		"\t\t\tl.receive() // if both are ready, the work was in time\n", ""),
+	one("a call of StepDown waits on after its lock was left to expire", "TestAStepDownThatWaitsForWorkIsAnsweredHoweverTheTermEnds", leadGo,
+		"\tl.calls.outcome = &l.stop.err\n", ""),
 
 	// A refused write ends its own term.
 	one("a refused write ends no term", refusedEnds, "internal/fence/fence.go",
