@@ -247,6 +247,22 @@ func TestWhoLeavesTheGateKeepsNoPlace(t *testing.T) {
 	})
 }
 
+// Without a limit, too, one owner has no more than 32 claims in flight, and claims that are not answered keep no place for ever. The
+// process's own claims do not wait.
+func TestClaimsOfAnOwnerThatAreNotAnsweredMakeRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Gate{}
+		for owner, waits := range map[string]time.Duration{"o": time.Second, "p": time.Second, "": 0} {
+			began := time.Now()
+			for range mostOfOwner + 1 {
+				_, err := g.enter(t.Context(), SystemClock{}, Urgent, owner, false)
+				require.NoError(t, err)
+			}
+			assert.Equal(t, waits, time.Since(began), "owner %q", owner)
+		}
+	})
+}
+
 // A claim that is answered and then over has given its place up once, and so has one whose time was up before.
 func TestAPlaceIsGivenUpOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

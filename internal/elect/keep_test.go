@@ -251,6 +251,76 @@ func TestHeartbeatsAreRepeatedSoonInEachOutage(t *testing.T) {
 	})
 }
 
+// While a heartbeat is not acknowledged, others follow soon enough to save the term: at most a quarter of the lease after an attempt that is
+// not answered, and in less than half of the time that is left.
+func TestFurtherHeartbeatsFollowWhileThereIsTime(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		for _, of := range []time.Duration{lease, lease / 50, 100 * lease} {
+			synctest.Test(t, func(t *testing.T) {
+				var sent []time.Time
+				store := &memstore.Store{}
+				c := candidate("a", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+					if step != "heartbeat" {
+						return call(ctx, store)
+					}
+					if sent = append(sent, time.Now()); answered {
+						return errRefused
+					}
+					<-ctx.Done()
+					return ctx.Err()
+				}), "m")
+				c.LeaseRecord.Lease = of
+				term := c.Try(t.Context(), All, lease/3).Term
+				require.NotNil(t, term)
+				deadline := time.Now().Add(term.Left())
+				k := &Keeper{Term: term, Interval: of / 3, Notify: func(TermEvent) {}}
+				k.Start()
+				<-term.Over().Done()
+				require.ErrorIs(t, k.Stop(), ErrExpired)
+				require.Greater(t, len(sent), 4)
+				for i := range len(sent) - 1 {
+					left, pause := deadline.Sub(sent[i]), sent[i+1].Sub(sent[i])
+					assert.LessOrEqual(t, pause, max(left/2, of/50), "%v, answered %v, with %v left", of, answered, left)
+					assert.LessOrEqual(t, pause, of/4, "%v, answered %v", of, answered)
+				}
+				assert.LessOrEqual(t, deadline.Sub(sent[len(sent)-1]), of/50+time.Millisecond, "it goes on until the end")
+			})
+		}
+	}
+}
+
+// An operator's request is accepted at once, but one of a higher priority only when the term has stopped to ignore them. The owner
+// learns whose it was.
+func TestARequestIsAcceptedWhenTheTermNoLongerIgnoresIt(t *testing.T) {
+	for _, ignored := range []time.Duration{0, lease / 2, 5 * lease} {
+		for _, asked := range [][]table.Request{{table.ByOperator}, {table.ByPreference}, {table.ByPreference, table.ByOperator}} {
+			synctest.Test(t, func(t *testing.T) {
+				c := candidate("a", &memstore.Store{}, "m")
+				term := c.Try(t.Context(), All, lease/3).Term
+				require.NotNil(t, term)
+				began := time.Now()
+				term.ignoreFor = ignored
+				happened := make(chan TermEvent, 1000)
+				k := &Keeper{Term: term, Interval: lease / 3, Notify: func(e TermEvent) { happened <- e }}
+				k.Start()
+				k.WatchRequests()
+				for _, r := range asked {
+					require.NoError(t, c.Table.Ask(t.Context(), r, "m", term.Token()))
+				}
+				first, from := asked[len(asked)-1], ignored
+				if first == table.ByOperator {
+					from = 0
+				}
+				assert.Equal(t, first, await(happened, Requested).By)
+				assert.GreaterOrEqual(t, time.Since(began), from)
+				assert.LessOrEqual(t, time.Since(began), from+lease)
+				require.NoError(t, k.Stop())
+				term.End(nil)
+			})
+		}
+	}
+}
+
 // A muted term is no longer extended. It stays held until its deadline, and can be released until then.
 func TestAMutedTermExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package elect
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -160,6 +161,74 @@ func TestAPollSaysForHowLongALockHasBeenClaimable(t *testing.T) {
 		})
 	}
 }
+
+// Whatever a step has found, the pause before the next one is positive, and not longer than the caller wants.
+func TestNoPauseIsLongerThanTheCallerWants(t *testing.T) {
+	for name, prepare := range map[string]func(c *Candidate, link *memstore.Link){
+		"the poll fails":  func(_ *Candidate, l *memstore.Link) { l.Refuse(refusingStep("observe", errRefused)) },
+		"the claim fails": func(_ *Candidate, l *memstore.Link) { l.Refuse(refusingStep("claim", errRefused)) },
+		"the claim is aborted": func(c *Candidate, l *memstore.Link) {
+			c.contests = 50
+			l.Refuse(refusingStep("claim", table.ErrAborted))
+		},
+		"the confirmation fails": func(_ *Candidate, l *memstore.Link) { l.Refuse(refusingStep("confirm", errRefused)) },
+		"its own claim is found": func(c *Candidate, l *memstore.Link) {
+			l.Lose(nil, memstore.Once("claim"))
+			c.Try(context.Background(), All, lease)
+		},
+		"it rests": func(c *Candidate, _ *memstore.Link) { c.Rest(10 * lease) },
+		"another candidate has the lock": func(_ *Candidate, l *memstore.Link) {
+			candidate("holder", l.Store, "m").Try(context.Background(), All, lease).Term.End(nil)
+		},
+	} {
+		for _, most := range []time.Duration{lease / 1000, lease / 100, lease / 3, lease * 9 / 10} {
+			synctest.Test(t, func(t *testing.T) {
+				link := &memstore.Link{Store: &memstore.Store{}}
+				c := candidate("c", link, "m")
+				prepare(c, link)
+				for range 5 {
+					step := c.Try(t.Context(), All, most)
+					require.Nil(t, step.Term)
+					assert.Positive(t, step.Pause, name)
+					assert.LessOrEqual(t, step.Pause, most, name)
+				}
+			})
+		}
+	}
+}
+
+// The queue learns what a poll has read of it, even if a further read of the poll fails. Otherwise, a waiter would lose sight of its
+// neighbours while the rows of the lock can't all be read.
+func TestAQueueLearnsWhatWasReadOfIt(t *testing.T) {
+	for failed, learns := range map[int]int{0: 1, 1: 0, 2: 1} { // the read that fails; 0: none
+		synctest.Test(t, func(t *testing.T) {
+			link := &memstore.Link{Store: &memstore.Store{}}
+			term := candidate("holder", link.Store, "m").Try(t.Context(), All, lease/3).Term
+			require.NotNil(t, term)
+			term.End(nil)
+			c, q, reads := candidate("c", link, "m"), &oneQueue{}, 0
+			_, err := c.Look(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, link.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: "m"}})) // so that a second read follows
+			c.Queue = q
+			link.Refuse(func(string) error {
+				if reads++; reads == failed {
+					return errRefused
+				}
+				return nil
+			})
+			_, err = c.Look(t.Context())
+			assert.Equal(t, failed != 0, err != nil)
+			assert.Equal(t, learns, q.learned, "failed: %d", failed)
+		})
+	}
+}
+
+// oneQueue counts what it learns.
+type oneQueue struct{ learned int }
+
+func (*oneQueue) Asks() *table.Beside    { return &table.Beside{} }
+func (q *oneQueue) Learns(*table.Beside) { q.learned++ }
 
 // The pauses after failed attempts double from a thirtieth of the longest to the longest, but are never longer than ten seconds, and the
 // first never longer than one. However long the lease is, a candidate is back soon after an outage.
