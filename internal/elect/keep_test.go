@@ -257,13 +257,17 @@ func TestFurtherHeartbeatsFollowWhileThereIsTime(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		for _, of := range []time.Duration{lease, lease / 50, 100 * lease} {
 			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
 				var sent []time.Time
 				store := &memstore.Store{}
 				c := candidate("a", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
 					if step != "heartbeat" {
 						return call(ctx, store)
 					}
-					if sent = append(sent, time.Now()); answered {
+					mu.Lock()
+					sent = append(sent, time.Now())
+					mu.Unlock()
+					if answered {
 						return errRefused
 					}
 					<-ctx.Done()
