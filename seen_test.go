@@ -196,6 +196,31 @@ func TestAWaitThatEndsSaysWhy(t *testing.T) {
 	})
 }
 
+// What Seen returns is as old as the poll that showed it, counted from when the poll was sent. Where Spanner is slow, a program would
+// otherwise take a leader for present that another may have replaced.
+func TestTheAgeOfWhatIsSeenCountsFromWhenThePollWasSent(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a, c := b.Start("a"), b.Machine("c")
+		var shown time.Time
+		c.Link.After(func(step string) {
+			if sent := time.Now(); step == "observe" {
+				time.Sleep(fleet.Lease / 10)
+				shown = sent
+			}
+		})
+		b.Run(c)
+		time.Sleep(fleet.Lease / 10)
+		for range 100 {
+			synctest.Wait()
+			_, age, ok := c.Lock.Seen()
+			require.True(t, ok)
+			require.Equal(t, time.Since(shown), age)
+			time.Sleep(fleet.Lease / 30)
+		}
+		b.End(a, c)
+	})
+}
+
 // logging returns an option, and the log at levels Info and above.
 func logging() (spindle.Option, *fleet.Log) {
 	var log fleet.Log

@@ -243,11 +243,12 @@ func elections(m *fleet.Machine) (gaps []float64) {
 func TestALeaderFunctionThatKeepsReturningLeadsEverMoreSeldom(t *testing.T) {
 	stepDown := func(a *fleet.Machine) error { return a.StepDown(context.Background()) }
 	for name, c := range map[string]struct {
-		end  func(*fleet.Machine) error
-		then []float64 // how many leases pass from election to election
+		end   func(*fleet.Machine) error
+		then  []float64 // how many leases pass from election to election
+		warns int       // how often a row of pauses begins with a function that has probably failed
 	}{
-		"by returning": {nil, []float64{3 + 1./3, 2. / 3, 4. / 3}},
-		"by StepDown":  {stepDown, []float64{3 + 2./3, 1. / 3, 2. / 3}},
+		"by returning": {nil, []float64{3 + 1./3, 2. / 3, 4. / 3}, 1},
+		"by StepDown":  {stepDown, []float64{3 + 2./3, 1. / 3, 2. / 3}, 2},
 	} {
 		end := c.end
 		t.Run(name, func(t *testing.T) {
@@ -285,6 +286,7 @@ func TestALeaderFunctionThatKeepsReturningLeadsEverMoreSeldom(t *testing.T) {
 				time.Sleep(10 * fleet.Lease)
 				gaps = elections(a)[last:]
 				assert.InDeltaSlice(t, c.then, gaps[:len(c.then)], 0.1)
+				assert.Equal(t, c.warns, strings.Count(log.String(), "WARN"), log.String())
 				b.End(a)
 			})
 		})
