@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,11 +202,11 @@ func TestAWaitThatEndsSaysWhy(t *testing.T) {
 func TestTheAgeOfWhatIsSeenCountsFromWhenThePollWasSent(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a, c := b.Start("a"), b.Machine("c")
-		var shown time.Time
+		var shown atomic.Pointer[time.Time]
 		c.Link.After(func(step string) {
 			if sent := time.Now(); step == "observe" {
 				time.Sleep(fleet.Lease / 10)
-				shown = sent
+				shown.Store(&sent)
 			}
 		})
 		b.Run(c)
@@ -214,7 +215,7 @@ func TestTheAgeOfWhatIsSeenCountsFromWhenThePollWasSent(t *testing.T) {
 			synctest.Wait()
 			_, age, ok := c.Lock.Seen()
 			require.True(t, ok)
-			require.Equal(t, time.Since(shown), age)
+			require.Equal(t, time.Since(*shown.Load()), age)
 			time.Sleep(fleet.Lease / 30)
 		}
 		b.End(a, c)
