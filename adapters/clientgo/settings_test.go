@@ -80,6 +80,39 @@ func TestARenewDeadlineThatWasNotCheckedIsRefused(t *testing.T) {
 	})
 }
 
+// Only the ctx of a renewal tells an elector's RenewDeadline: the first Update may have any deadline, such as a manager's
+// own. An elector that is refused is refused until Accept succeeds, and may lead again from then on.
+func TestARefusedElectorIsRefusedUntilItsSettingsAreAccepted(t *testing.T) {
+	for _, within := range []time.Duration{0, time.Second, 4320 * time.Millisecond, 4321 * time.Millisecond, time.Hour} {
+		for _, renewal := range []bool{false, true} {
+			inVirtualTime(t, func(w *world) {
+				a := w.machine("a")
+				lead := func(within time.Duration) error {
+					ctx := context.Background()
+					if within != 0 {
+						var cancel func()
+						ctx, cancel = context.WithTimeout(ctx, within)
+						defer cancel()
+					}
+					return a.lock.Update(ctx, a.written())
+				}
+				_, _, err := a.lock.Get(context.Background())
+				require.NoError(t, err)
+				if renewal {
+					require.NoError(t, lead(0))
+				}
+				err = lead(within)
+				require.Equal(t, renewal && within > a.config.RenewDeadline, err != nil, "%v, %v: %v", within, renewal, err)
+				if err != nil {
+					require.Equal(t, err, lead(0))
+					require.NoError(t, a.lock.Accept(a.config))
+				}
+				require.NoError(t, lead(time.Second))
+			})
+		}
+	}
+}
+
 // What client-go or this could not work with is refused, each with what is wrong.
 func TestOtherSettingsThatAreRefused(t *testing.T) {
 	lock, err := newLock()
@@ -135,6 +168,8 @@ func TestUpdatesThatAreRefused(t *testing.T) {
 		a.link.Cut()
 		w.until(lease, func() bool { err = a.lock.Update(context.Background(), a.written()); return err != nil })
 		require.ErrorContains(t, err, "because heartbeats are not being acknowledged, but client-go could lead for up to 5.9s")
+		_, age, _ := a.lock.Spindle().Seen()
+		assert.Equal(t, lease-lease/100-5900*time.Millisecond, age, "until then, client-go stops before the local deadline")
 		assert.True(t, a.holds())
 	})
 }

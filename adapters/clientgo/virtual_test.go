@@ -3,6 +3,8 @@ package clientgo
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -404,18 +406,97 @@ func TestAnElectorThatHangsIsToldWhenTheLockIsGivenBack(t *testing.T) {
 	})
 }
 
-// A candidate that loses a term before client-go leads under it remains a candidate.
-func TestATermThatNobodyLedUnderEndsNoContext(t *testing.T) {
-	inVirtualTime(t, func(w *world) {
-		a := w.machine("a")
-		ctx, cancel := a.lock.Context(context.Background())
-		defer cancel()
-		_, _, err := a.lock.Get(ctx)
-		require.NoError(t, err)
-		a.clock.Wall.Add(int64(lease)) // it is suspended here
-		require.Error(t, a.lock.Update(ctx, a.written()))
-		assert.NoError(t, ctx.Err())
-	})
+// losses are the ways in which a term of the spindle lock ends before its elector wants that.
+var losses = map[string]func(*machine){
+	"it is cut off":   func(m *machine) { m.link.Cut() },
+	"it is suspended": func(m *machine) { m.clock.Wall.Add(int64(lease)) },
+	"an operator takes the lock away": func(m *machine) {
+		assert.NoError(m.w.t, m.w.store.Commit(m.w.t.Context(), "operator", withdrawn(m.lock.seat.term.token)))
+	},
+	"it is asked to step down": func(m *machine) { go func() { _ = m.lock.Spindle().StepDown(context.Background()) }() },
+}
+
+// A loss ends the ctx of Context if client-go leads, whatever the loss. A candidate that loses a term before client-go
+// leads under it remains a candidate: otherwise, a manager would exit although nothing has happened to it.
+func TestOnlyALossWhileClientGoLeadsEndsAContext(t *testing.T) {
+	for name, lose := range losses {
+		for _, leads := range []bool{false, true} {
+			inVirtualTime(t, func(w *world) {
+				a := w.machine("a")
+				ctx, cancel := a.lock.Context(context.Background())
+				defer cancel()
+				_, _, err := a.lock.Get(ctx)
+				require.NoError(t, err)
+				if leads {
+					require.NoError(t, a.lock.Update(ctx, a.written()))
+				}
+				lose(a)
+				time.Sleep(3 * lease)
+				err = a.lock.Update(context.Background(), a.written())
+				assert.Equal(t, leads, err != nil && ctx.Err() != nil, "%s, leads: %v: %v", name, leads, err)
+				if leads {
+					assert.NotErrorIs(t, context.Cause(ctx), context.Canceled, name)
+				}
+			})
+		}
+	}
+}
+
+// A term that no elector has acquired is over as soon as spindle gives it up or loses it. If it were kept, no other
+// process could lead, and this one could not compete.
+func TestATermThatNobodyLeadsUnderIsNotKept(t *testing.T) {
+	ends := maps.Clone(losses)
+	ends["it is stopped"] = func(m *machine) { go func() { _ = m.lock.Stop(context.Background()) }() }
+	for name, end := range ends {
+		inVirtualTime(t, func(w *world) {
+			a := w.machine("a")
+			_, _, err := a.lock.Get(context.Background())
+			require.NoError(t, err)
+			given := a.lock.seat.term
+			end(a)
+			w.until(lease, func() bool { return given.lost.Err() != nil })
+			assert.NotSame(t, given, a.lock.seat.term, name)
+		})
+	}
+}
+
+// Token and Get say that this process leads for exactly as long as spindle says that it holds the lock. An elector that
+// is late would otherwise write under a token that another process's term has replaced.
+func TestClientGoLeadsForNoLongerThanItsLockIsHeld(t *testing.T) {
+	for name, lose := range losses {
+		inVirtualTime(t, func(w *world) {
+			a := w.machine("a")
+			_, _, err := a.lock.Get(context.Background())
+			require.NoError(t, err)
+			require.NoError(t, a.lock.Update(context.Background(), a.written()))
+			lose(a)
+			for range 2000 {
+				synctest.Wait()
+				r, _, err := a.lock.Get(context.Background())
+				require.NoError(t, err)
+				require.Equal(t, []bool{a.holds(), a.holds()}, []bool{a.lock.Token() != 0, r.HolderIdentity == "a"}, name)
+				time.Sleep(lease / 1000)
+			}
+			assert.False(t, a.holds(), name)
+		})
+	}
+}
+
+// The lock is kept for what the last Update allows the elector, and for a twentieth of the lease after the elector has
+// said that it stops, because only then does it cancel its work. It is kept a lease for an elector that says nothing.
+func TestTheLockOutlastsAnElectorHoweverLateItStops(t *testing.T) {
+	for _, late := range []time.Duration{-5900, -1000, -500, -499, -1, 0, 1, 5000, 9999} { // ms after the promised time
+		inVirtualTime(t, func(w *world) {
+			a := w.machine("a")
+			_, _, err := a.lock.Get(context.Background())
+			require.NoError(t, err)
+			require.NoError(t, a.lock.Update(context.Background(), a.written()))
+			time.Sleep(5900*time.Millisecond + late*time.Millisecond)
+			assert.True(t, a.holds(), "until the elector stops")
+			a.lock.RecordEvent("stopped leading")
+			assert.Equal(t, max(-late, 500)*time.Millisecond, w.until(lease, func() bool { return !a.holds() }), late)
+		})
+	}
 }
 
 // A term that was lost is not renewed under another: not from client-go's cache, and not if this process is the next
@@ -458,19 +539,22 @@ func TestAnElectorMayRunAgain(t *testing.T) {
 
 // A process that holds the spindle lock while its elector is gone, in whatever way, keeps nobody out for long.
 func TestALockWithoutAnElectorIsGivenBack(t *testing.T) {
-	for name, use := range map[string]func(*machine){
-		"it has asked, and is gone": func(*machine) {},
-		"it has led, and is gone": func(m *machine) {
+	for name, c := range map[string]struct {
+		kept time.Duration
+		use  func(*machine)
+	}{
+		"it has asked, and is gone": {lease - time.Second, func(*machine) {}},
+		"it has led, and is gone": {5900*time.Millisecond + lease, func(m *machine) {
 			require.NoError(m.w.t, m.lock.Update(context.Background(), m.written()))
-		},
-		"its settings are not those that were checked": func(m *machine) {
+		}},
+		"its settings are not those that were checked": {0, func(m *machine) {
 			r := m.written()
 			r.LeaseDurationSeconds = 15
 			err := m.lock.Update(context.Background(), r)
 			require.ErrorContains(m.w.t, err, "LeaseDuration of 15 s instead of 10 s")
 			_, _, again := m.lock.Get(context.Background())
 			require.ErrorContains(m.w.t, again, "pass its settings to Accept", "it does not compete any more")
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(w *world) {
@@ -479,8 +563,9 @@ func TestALockWithoutAnElectorIsGivenBack(t *testing.T) {
 				require.NoError(t, err)
 				b.run()
 				time.Sleep(time.Second)
-				use(a)
-				w.until(2*lease, b.isLeading)
+				c.use(a)
+				assert.Equal(t, c.kept, w.until(2*lease, func() bool { return !a.holds() }))
+				w.until(lease, b.isLeading)
 			})
 		})
 	}
@@ -523,6 +608,34 @@ func TestFollowersAreToldWhoLeads(t *testing.T) {
 		w.until(lease, c.isLeading)
 		assert.Equal(t, []string{"a", "c"}, c.told())
 	})
+}
+
+// A leader is named for as long as its lease may last, and no longer, though the one who asks hears nothing new: nobody
+// is told that a dead process leads. The record allows for the whole lease: client-go would try to acquire too early.
+func TestALeaderIsNamedForAsLongAsItsLease(t *testing.T) {
+	for _, l := range []time.Duration{100 * time.Millisecond, time.Second, 2500 * time.Millisecond, lease} {
+		inVirtualTime(t, func(w *world) {
+			a := w.machine("a", spindle.WithLease(l)).run()
+			w.until(time.Second, a.isLeading)
+			b := w.machine("b").run()
+			w.until(lease, func() bool { return len(b.told()) > 0 })
+			a.link.Cut()
+			b.link.Cut()
+			for range 300 {
+				synctest.Wait()
+				_, age, known := b.lock.Spindle().Seen()
+				require.True(t, known)
+				r, _, err := b.lock.Get(ended())
+				require.Equal(t, age < l, err == nil, "%v after %v", age, l)
+				if err == nil {
+					require.Equal(t, "a", r.HolderIdentity)
+					require.Equal(t, time.Now().Add(-age), r.RenewTime.Time)
+					require.Equal(t, math.Ceil(l.Seconds()), float64(r.LeaseDurationSeconds))
+				}
+				time.Sleep(l / 100)
+			}
+		})
+	}
 }
 
 // A process with the same id is still another process: client-go would take its record for its own.
