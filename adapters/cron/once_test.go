@@ -3,7 +3,9 @@ package spindlecron_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -84,6 +86,44 @@ func TestATimeThatALaterOneHasPassedIsInformation(t *testing.T) {
 	assert.Equal(t, "not run: already done for a later time", testcheck.Await(t, b.info, "why it is not run"))
 	testcheck.None(t, ran, "run after a later time")
 	testcheck.None(t, b.err, "an error")
+}
+
+// Whatever the work returns, and whether ctx has ended by then, its failure is reported as an error, and only the end of
+// ctx as information. Otherwise, an operator would not learn that a job has failed. Only work that has not failed is done.
+func TestEachOutcomeIsReportedAsWhatItIs(t *testing.T) {
+	for _, err := range []error{nil, errors.New("broken"), fmt.Errorf("a Once of its own: %w", lock.ErrPassed), context.DeadlineExceeded, context.Canceled} {
+		for _, ends := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				p := spindletest.NewFake(t).Process("a")
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				m := &machine{once: lock.NewOnce(nil, p.Table, "job", p.Option(), quick), ctx: ctx, info: make(chan string, 1), err: make(chan error, 1)}
+				ran := 0
+				work := func(context.Context, lock.Run) error {
+					if ran++; ran > 1 {
+						return nil
+					}
+					if ends {
+						cancel()
+					}
+					return err
+				}
+				m.job(lock.KeyOf("today"), work).Run()
+				switch {
+				case err == nil:
+				case ends && errors.Is(err, context.Canceled):
+					assert.Equal(t, "stopped", <-m.info)
+				default:
+					assert.ErrorIs(t, <-m.err, err)
+				}
+				m.ctx = context.Background()
+				m.job(lock.KeyOf("today"), work).Run()
+				assert.Equal(t, err != nil, ran == 2, "%v, ends: %v", err, ends)
+				assert.Equal(t, err == nil, len(m.info) == 1, "that it is done already")
+				assert.Empty(t, m.err)
+			})
+		}
+	}
 }
 
 // While one run of a job works, another waits, and no more: a job that never ends costs two goroutines, not one a tick.

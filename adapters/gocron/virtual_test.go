@@ -1,0 +1,69 @@
+package spindlegocron_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/adapters/gocron"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+	"github.com/spindle-lock/spindle/lock"
+)
+
+// lockerOn returns a machine's locker on a table in memory.
+func lockerOn(link *memstore.Link, process string, log *bytes.Buffer) gocron.Locker {
+	return spindlegocron.NewLocker(nil, "locktable", "tests", lock.KeyOf("2026-11-21T03:00:00Z"), spindle.WithLease(lease),
+		spindle.WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))),
+		options.Option(func(c *options.Config) { c.Store, c.Process = link, process }))
+}
+
+// A scheduler that shuts down before Lock has returned runs no job and leaves it to another machine, whichever request
+// was in progress. Once Lock has returned, the end of ctx says nothing: the job keeps its lock, and counts as done.
+func TestALockerHeedsTheEndOfCtxUntilTheJobBegins(t *testing.T) {
+	for end, begun := 1, false; !begun; end++ {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			store := &memstore.Store{}
+			link := &memstore.Link{Store: store}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			requests := 0
+			link.After(func(string) {
+				if requests++; requests == end {
+					cancel()
+				}
+			})
+			a, b := lockerOn(link, "a", &log), lockerOn(&memstore.Link{Store: store}, "b", &log)
+			own, err := a.Lock(ctx, "job")
+			begun = requests < end
+			if !begun {
+				require.ErrorIs(t, err, context.Canceled, "after %d requests", end)
+				other, err := b.Lock(context.Background(), "job")
+				require.NoError(t, err)
+				require.NoError(t, other.Unlock(context.Background()))
+				return
+			}
+			require.NoError(t, err)
+			cancel()
+			denied := make(chan error, 1)
+			go func() {
+				_, err := b.Lock(context.Background(), "job")
+				denied <- err
+			}()
+			time.Sleep(3 * lease)
+			assert.Empty(t, denied, "another machine does not wait")
+			assert.NoError(t, own.Unlock(ctx))
+			assert.ErrorIs(t, <-denied, spindlegocron.ErrDone)
+			assert.Empty(t, log.String(), "a job that is not told to stop is not late")
+		})
+	}
+}
