@@ -397,25 +397,22 @@ func TestEachMissingPermissionIsNamed(t *testing.T) {
 // the network is so slow that it sends only a few.
 func TestEachKindOfRequestIsMeasuredByItself(t *testing.T) {
 	for _, c := range []struct {
-		read, commit time.Duration
-		n            int
+		read, commit, transaction time.Duration
+		n                         int
 	}{
-		{time.Millisecond, 3 * time.Millisecond, 30}, {3 * time.Millisecond, time.Millisecond, 30},
-		{100 * time.Millisecond, 200 * time.Millisecond, 20}, {time.Second, 3 * time.Second, 5},
+		{1 * time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond, 30}, {3 * time.Millisecond, 2 * time.Millisecond, 1 * time.Millisecond, 30},
+		{100 * time.Millisecond, 150 * time.Millisecond, 250 * time.Millisecond, 20}, {time.Second, 2 * time.Second, 4 * time.Second, 5},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			inserted := false
-			e, _ := examOf(t.Context(), lie{trip: func(step string) {
-				if step == "doctor-read" {
-					time.Sleep(c.read)
-					inserted = true
-				} else if inserted {
-					time.Sleep(c.commit)
+			sent := -3
+			e, _ := examOf(t.Context(), lie{trip: func(string) {
+				if sent++; sent >= 0 { // the first two insert the row and read it
+					time.Sleep([]time.Duration{c.read, c.commit, c.transaction}[sent%3])
 				}
 			}})
 			require.Equal(t, OK, e.check(probeOf("round trips")).Verdict)
 			trip := func(took time.Duration) RoundTrip { return RoundTrip{P50: took, P99: took, N: c.n} }
-			assert.Equal(t, RoundTrips{Read: trip(c.read), Commit: trip(c.commit), Transaction: trip(c.commit)}, *e.roundTrips)
+			assert.Equal(t, RoundTrips{Read: trip(c.read), Commit: trip(c.commit), Transaction: trip(c.transaction)}, *e.roundTrips)
 		})
 	}
 }

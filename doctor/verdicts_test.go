@@ -154,3 +154,37 @@ func TestRoundTripsAreTheMedianAndTheSlowest(t *testing.T) {
 	assert.Equal(t, RoundTrip{P50: 15 * time.Millisecond, P99: 30 * time.Millisecond, N: 30}, roundTripOf(trips(30)), "the slowest, if there are few")
 	assert.Equal(t, RoundTrip{P50: 50 * time.Millisecond, P99: 99 * time.Millisecond, N: 100}, roundTripOf(trips(100)))
 }
+
+// The reply to every commit counts, also to one that comes after the check of replies was made. Otherwise, a client that
+// is too old for the database would pass.
+func TestALateReplyWithoutATimestampFailsTheCheckOfReplies(t *testing.T) {
+	for _, made := range []bool{false, true} {
+		for unanswered, want := range []Verdict{OK, Failed, Failed} {
+			e := &exam{recorder: &recorder{}, made: map[string]Check{checkPermissions: {Verdict: OK}}}
+			if made {
+				e.made[checkReplies] = e.check(probeOf(checkReplies))
+			}
+			e.unanswered = unanswered
+			for _, c := range e.checks() {
+				if c.Name == checkReplies {
+					assert.Equal(t, want, c.Verdict, "%d replies, made before: %v", unanswered, made)
+				}
+			}
+		}
+	}
+}
+
+// Of several checks that could not be made, Run's error names the first: it is usually the cause of the others.
+func TestTheFirstCheckThatCouldNotBeMadeIsNamed(t *testing.T) {
+	e := &exam{recorder: &recorder{}, made: map[string]Check{}}
+	for _, name := range []string{"right", "first", "second"} {
+		e.check(probe{name: name, run: func(*exam) string {
+			if name != "right" {
+				must(answer(codes.Unavailable, "an outage of the "+name))
+			}
+			return ""
+		}})
+	}
+	assert.ErrorContains(t, e.gap, `"first" could not be checked`)
+	assert.NotContains(t, e.gap.Error(), "second")
+}
