@@ -1,13 +1,19 @@
 package ddl_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/spanner"
+	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
@@ -40,6 +46,34 @@ func TestPruneRemovesWhatWasReleased(t *testing.T) {
 		}
 		require.Less(t, old[0], old[1])
 	})
+}
+
+// Prune counts what it has deleted before it fails, also in a batch that it has split: whoever calls it again to continue
+// adds up the numbers.
+func TestPruneCountsWhatItHasDeletedBeforeItFails(t *testing.T) {
+	needEmulator(t)
+	db := spindletest.New(t)
+	for _, name := range []string{"a", "b"} {
+		_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Insert(db.Table, []string{"name", "token"}, []any{name, time.Now().Add(-time.Hour)})})
+		require.NoError(t, err)
+	}
+	answers := []error{status.Error(codes.Aborted, "another claims b"), nil, status.Error(codes.PermissionDenied, "no")}
+	answer := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if _, ok := req.(*sppb.CommitRequest); ok {
+			next := answers[0]
+			if answers = answers[1:]; next != nil {
+				return next
+			}
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	client, err := spanner.NewClientWithConfig(t.Context(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true},
+		append(db.ClientOptions(), option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(answer)))...)
+	require.NoError(t, err)
+	defer client.Close()
+	n, err := ddl.Prune(t.Context(), client, db.Table, time.Minute)
+	require.ErrorContains(t, err, "failed after 1 locks were deleted")
+	require.Equal(t, 1, n)
 }
 
 // Tickets of processes that wait for a lock go once nobody has written them for a day.
