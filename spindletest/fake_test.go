@@ -115,10 +115,12 @@ func supersede(t *testing.T, p *spindletest.Process, supersede func(string) func
 }
 
 func TestSupersedeOnAFake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := spindletest.NewFake(t)
-		supersede(t, fake.Process("a"), fake.Supersede, time.Minute)
-	})
+	for _, lease := range []time.Duration{time.Second, 10 * time.Second, time.Minute} { // shorter and longer than the default
+		synctest.Test(t, func(t *testing.T) {
+			fake := spindletest.NewFake(t)
+			supersede(t, fake.Process("a"), fake.Supersede, lease)
+		})
+	}
 }
 
 // Who supersedes and is not heard from again has the lock for one lease.
@@ -356,12 +358,20 @@ func TestWhatRunsAtTheEndOfATestEnds(t *testing.T) {
 	})
 }
 
+// When Await returns, the observer of the code under test has returned, even if it is slow: a test that then checks what
+// the observer has done does not fail at random.
 func TestEventsKeepAnObserverThatCameBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		seen := make(chan spindle.Event, 10)
+		var seen []spindle.Event
 		events := spindletest.NewEvents(t)
-		run(t, spindletest.NewFake(t).Process("a"), spindle.WithObserver(func(e spindle.Event) { seen <- e }), events.Option())
-		assert.Equal(t, events.Await(time.Second, spindle.Elected), <-seen)
+		observe := func(e spindle.Event) {
+			time.Sleep(time.Second)
+			seen = append(seen, e)
+		}
+		run(t, spindletest.NewFake(t).Process("a"), spindle.WithObserver(observe), events.Option())
+		elected := events.Await(time.Minute, spindle.Elected)
+		require.NotEmpty(t, seen)
+		assert.Equal(t, elected, seen[len(seen)-1])
 	})
 }
 

@@ -285,15 +285,17 @@ func TestPruneGoesOnlyAsFarAsItsCaller(t *testing.T) {
 	})
 }
 
-// Prune finds each lock once, whichever rows are the last of a page.
+// Prune finds each lock once, whichever rows are the last of a page, and however many pages have nothing to prune.
 func TestPruneReadsEveryPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := table.Table{Store: &memstore.Store{}}
-		names := []string{"a", "a_1", "b", "c", "d"}
+		names := []string{"a", "a_1", "b", "c", "z"}
 		for _, name := range names {
 			release(t, tab, name)
 		}
-		hold(t, tab, "held", time.Hour)
+		for i := range 8 {
+			hold(t, tab, fmt.Sprint("held-", i), time.Hour)
+		}
 		for rows := 1; rows <= 4; rows++ {
 			operator.PagesOf(t, rows)
 			var found []string
