@@ -456,6 +456,12 @@ var (
 			" || spanner.ErrCode(err) == codes.NotFound && !overrun(err)\n", " || err != nil\n"),
 		one("a row that is returned for another counts", "TestACheckFindsWhateverIsBroken", doctorTermsGo,
 			"\t\tif there[row.Name] {\n", "\t\tif row.Name != \"\" {\n"),
+		one("the check of replies is not made again after the later checks", "TestALateReplyWithoutATimestampFailsTheCheckOfReplies", "doctor/exam.go",
+			"case p.name == checkReplies:", "case p.name == checkReplies && !ok:"),
+		one("the last of several outages hides the first", "TestTheFirstCheckThatCouldNotBeMadeIsNamed", "doctor/exam.go",
+			"e.gap = cmp.Or(e.gap, fmt.Errorf(\"%q could not be checked: %w\", p.name, err))", "e.gap = fmt.Errorf(\"%q could not be checked: %w\", p.name, err)"),
+		one("commits are reported as transactions", "TestEachKindOfRequestIsMeasuredByItself", "doctor/roundtrip.go",
+			"roundTripOf(took[1]), roundTripOf(took[2])", "roundTripOf(took[2]), roundTripOf(took[1])"),
 		one("a clock is not compared again", "TestTheClockIsComparedForAsLongAsItTakes", doctorReadsGo,
 			"\t\tc = compare(longestComparison - c.Over)\n", ""),
 	)
