@@ -9,21 +9,27 @@ import (
 	"errors"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
 const version = "v1.2.3"
@@ -293,4 +299,61 @@ func TestAVersionIsPushedOnceAndStaysAsItIs(t *testing.T) {
 	for _, not := range []string{"v0.0.0-20260102030405-0123456789ab", "v1.2.3+dirty", "(devel)", "v1.2"} {
 		assert.ErrorContains(t, push(context.Background(), repository, index, not), "is not a release", not)
 	}
+}
+
+// A registry that denies access to a repository that does not exist gets the first version, too. Any other answer is not
+// taken for a version that is missing, and nothing is pushed.
+func TestTheFirstVersionIsPushedWhereAMissingRepositoryIsDenied(t *testing.T) {
+	for _, code := range []int{http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden, http.StatusBadRequest, http.StatusConflict} {
+		has := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+		var asked atomic.Bool
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, version) && asked.CompareAndSwap(false, true) { // before it may push
+				w.WriteHeader(code)
+				return
+			}
+			has.ServeHTTP(w, r)
+		}))
+		t.Cleanup(server.Close)
+		repository := strings.TrimPrefix(server.URL, "http://") + "/spindle-lock/spindle"
+		err := push(context.Background(), repository, empty.Index, version)
+		tag, bad := name.NewTag(repository + ":" + version)
+		require.NoError(t, bad)
+		_, there := remote.Get(tag)
+		if code == http.StatusBadRequest || code == http.StatusConflict {
+			assert.Error(t, err, code)
+			assert.Error(t, there, code)
+			continue
+		}
+		assert.NoError(t, err, code)
+		assert.NoError(t, there, code)
+	}
+}
+
+// If one of the two outputs fails, the command fails, and does not publish a version that its caller takes for missing.
+func TestNothingIsPushedAfterALayoutThatFailed(t *testing.T) {
+	requests := 0
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	var out bytes.Buffer
+	err := run(context.Background(), append([]string{"-layout", file, "-push", strings.TrimPrefix(server.URL, "http://") + "/spindle"}, programsOf(t)...), &out)
+	server.Close()
+	assert.ErrorContains(t, err, file)
+	assert.Zero(t, requests)
+	assert.Empty(t, out.String())
+}
+
+// The programs of the image would trust a root that is trusted only for older certificates without that condition.
+func TestRootsThatAreTrustedUnderAConditionAreLeftOut(t *testing.T) {
+	text := roots()
+	left := 0
+	for root := range bundle.Roots() {
+		block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate})
+		assert.Equal(t, root.Constraint == nil, strings.Contains(text, string(block)))
+		if root.Constraint != nil {
+			left++
+		}
+	}
+	t.Logf("%d roots have conditions", left)
 }
