@@ -29,18 +29,34 @@ func (w *wire) see(m any) {
 	w.sent = append(w.sent, m)
 }
 
-func (w *wire) options() []option.ClientOption {
-	return []option.ClientOption{
-		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(
+// taken returns what was sent since the last call.
+func (w *wire) taken() []any {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sent := w.sent
+	w.sent = nil
+	return sent
+}
+
+func (w *wire) options() (all []option.ClientOption) {
+	for _, o := range w.dial() {
+		all = append(all, option.WithGRPCDialOption(o))
+	}
+	return all
+}
+
+func (w *wire) dial() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(
 			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 				w.see(req)
 				return invoke(ctx, method, req, reply, cc, opts...)
-			})),
-		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(
+			}),
+		grpc.WithChainStreamInterceptor(
 			func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 				s, err := streamer(ctx, desc, cc, method, opts...)
 				return &stream{s, w}, err
-			})),
+			}),
 	}
 }
 

@@ -1,0 +1,231 @@
+package table_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A read asks for exactly the rows that its keys select, both ends of a range included, in the snapshot that its bound selects. If a row
+// was left out, a holder or a waiter would seem to be gone. A snapshot of the last commit instead of the present would not show that
+// a leader is silent.
+func TestEachReadAsksForItsRowsInItsSnapshot(t *testing.T) {
+	key := func(parts ...any) *structpb.ListValue {
+		list, err := structpb.NewList(parts)
+		require.NoError(t, err)
+		return list
+	}
+	closed := func(from, to *structpb.ListValue) *sppb.KeyRange {
+		return &sppb.KeyRange{StartKeyType: &sppb.KeyRange_StartClosed{StartClosed: from}, EndKeyType: &sppb.KeyRange_EndClosed{EndClosed: to}}
+	}
+	ranges := func(all ...*sppb.KeyRange) *sppb.KeySet { return &sppb.KeySet{Ranges: all} }
+	after := closed(nil, key("b\U0010ffff"))
+	after.StartKeyType = &sppb.KeyRange_StartOpen{StartOpen: key("b/c")}
+	const low, high = sppb.RequestOptions_PRIORITY_LOW, sppb.RequestOptions_PRIORITY_HIGH
+	bounds := map[table.Bound]*sppb.TransactionOptions_ReadOnly{
+		table.Present: {ReturnReadTimestamp: true, TimestampBound: &sppb.TransactionOptions_ReadOnly_ExactStaleness{ExactStaleness: &durationpb.Duration{}}},
+		table.Strong:  {ReturnReadTimestamp: true, TimestampBound: &sppb.TransactionOptions_ReadOnly_Strong{Strong: true}},
+	}
+	w := &wire{}
+	s := busy(t, status.Error(codes.PermissionDenied, "no"), w.dial()...).Store.(table.Spanner)
+	for _, c := range []struct {
+		keys table.Keys
+		set  *sppb.KeySet
+		list sppb.RequestOptions_Priority
+	}{
+		{table.Keys{Names: []string{"a", "b"}}, &sppb.KeySet{Keys: []*structpb.ListValue{key("a"), key("b")}}, high},
+		{table.Keys{Ranges: []table.Range{{From: "a", To: "b"}, {From: "c", To: "c"}}}, ranges(closed(key("a"), key("b")), closed(key("c"), key("c"))), low},
+		{table.Keys{Names: []string{"c"}, Ranges: []table.Range{{From: "a", To: "b"}}, Limit: 7}, &sppb.KeySet{Keys: []*structpb.ListValue{key("c")}, Ranges: []*sppb.KeyRange{closed(key("a"), key("b"))}}, high},
+		{table.Keys{All: true}, ranges(closed(key(""), key())), low},
+		{table.Keys{All: true, Busy: true}, ranges(closed(key(""), key())), low},
+		{table.Keys{All: true, Busy: true, Prefix: "b"}, ranges(closed(key("b"), key("b\U0010ffff"))), low},
+		{table.Keys{All: true, Prefix: "b", After: "b/c", Limit: 100}, ranges(after), low},
+	} {
+		limit := int64(c.keys.Limit)
+		if limit == 0 {
+			limit = 1<<31 - 1
+		}
+		for _, spelled := range [][2]string{{"locks", "locks"}, {"public.Locks", "Locks"}, {"PUBLIC.locks", "locks"}, {"app.locks", "app.locks"}} {
+			for step, priority := range map[string]sppb.RequestOptions_Priority{"observe": high, "list": c.list, "prune": low} {
+				s.Table = spelled[0]
+				want := &sppb.ReadRequest{Table: spelled[1], Columns: []string{table.ColName, table.ColHeartbeat, table.ColToken, table.ColWriter}, KeySet: c.set, Limit: limit,
+					RequestOptions: &sppb.RequestOptions{Priority: priority, RequestTag: "spindle-" + step}, OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY}
+				is := func(got *sppb.ReadRequest) {
+					want.Session, want.Transaction, want.LockHint, want.RequestOptions.TransactionTag = got.Session, got.Transaction, got.LockHint, got.RequestOptions.TransactionTag
+					assert.True(t, proto.Equal(want, got), "%v of %s: %v", c.keys, spelled[0], got)
+				}
+				for bound, snapshot := range bounds {
+					_, _, err := s.Read(t.Context(), step, bound, c.keys)
+					require.Error(t, err)
+					reads, queries := 0, 0
+					for _, m := range w.taken() {
+						switch m := m.(type) {
+						case *sppb.ReadRequest:
+							reads++
+							is(m)
+							assert.True(t, proto.Equal(snapshot, m.GetTransaction().GetSingleUse().GetReadOnly()), "bound %d: %v", bound, m)
+						case *sppb.ExecuteSqlRequest:
+							queries++
+							assert.True(t, proto.Equal(snapshot, m.GetTransaction().GetSingleUse().GetReadOnly()), "bound %d: %v", bound, m)
+							assert.True(t, proto.Equal(want.RequestOptions, m.GetRequestOptions()), "%v", m)
+						}
+					}
+					assert.Equal(t, 1, reads)
+					assert.Equal(t, c.keys.Busy && c.keys.Prefix == "", queries == 1, "%v", c.keys)
+				}
+				_, err := s.Transact(t.Context(), step, func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+					_, err := r.Read(ctx, c.keys)
+					return nil, err
+				})
+				require.Error(t, err)
+				sent := w.taken()
+				require.IsType(t, &sppb.ReadRequest{}, sent[0])
+				is(sent[0].(*sppb.ReadRequest))
+			}
+		}
+	}
+}
+
+// script is a Spanner that gives the requests of one transaction the next answers, and names each transaction that begins by a number.
+type script struct {
+	answers []codes.Code
+	begun   int
+	read    string // the transaction in which the last read was made
+	commit  *sppb.CommitRequest
+	ended   []string // the transactions that were rolled back while the request could still be sent
+}
+
+func (s *script) next() error {
+	code := codes.OK
+	if len(s.answers) > 0 {
+		code, s.answers = s.answers[0], s.answers[1:]
+	}
+	return status.Error(code, fmt.Sprint("it says ", code))
+}
+
+func (s *script) begin() []byte {
+	s.begun++
+	return fmt.Append(nil, s.begun)
+}
+
+func (s *script) dial() []grpc.DialOption {
+	return append(table.DialOptions(), grpc.WithChainUnaryInterceptor(func(ctx context.Context, _ string, req, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+		switch reply := reply.(type) {
+		case *sppb.Session:
+			reply.Name, reply.Multiplexed = "projects/p/instances/i/databases/d/sessions/s", true
+		case *sppb.Transaction:
+			if err := s.next(); err != nil {
+				return err
+			}
+			reply.Id = s.begin()
+		case *sppb.CommitResponse:
+			s.commit = req.(*sppb.CommitRequest)
+			reply.CommitTimestamp = timestamppb.Now()
+		default:
+			if end, is := req.(*sppb.RollbackRequest); is && ctx.Err() == nil {
+				s.ended = append(s.ended, string(end.TransactionId))
+			}
+		}
+		return nil
+	}), grpc.WithChainStreamInterceptor(func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+		return &reads{failing: failing{ctx: ctx}, script: s}, nil
+	}))
+}
+
+// reads is the stream of a read.
+type reads struct {
+	failing
+	*script
+	asked *sppb.ReadRequest
+}
+
+func (r *reads) SendMsg(m any) error {
+	r.asked = m.(*sppb.ReadRequest)
+	return nil
+}
+
+func (r *reads) RecvMsg(m any) error {
+	if r.asked == nil {
+		return io.EOF
+	}
+	if err := r.next(); err != nil {
+		return err
+	}
+	answer := m.(*sppb.PartialResultSet)
+	answer.Metadata = &sppb.ResultSetMetadata{RowType: &sppb.StructType{}}
+	for _, name := range []string{table.ColName, table.ColHeartbeat, table.ColToken, table.ColWriter} {
+		answer.Metadata.RowType.Fields = append(answer.Metadata.RowType.Fields, &sppb.StructType_Field{Name: name, Type: &sppb.Type{Code: sppb.TypeCode_STRING}})
+	}
+	if r.read = string(r.asked.GetTransaction().GetId()); r.asked.GetTransaction().GetBegin() != nil {
+		answer.Metadata.Transaction = &sppb.Transaction{Id: r.begin()}
+		r.read = string(answer.Metadata.Transaction.Id)
+	}
+	r.asked = nil
+	return nil
+}
+
+// If the first read of a transaction is aborted, it is repeated in another transaction: only that one is committed, and only its error
+// counts. A claim that is committed elsewhere would change nothing, and an outage that is taken for a conflict would not be reported.
+// What was begun and is not committed is rolled back, even if the caller has given up: on the emulator, it would block everybody.
+func TestATransactionIsTheOneThatItsLastReadWasMadeIn(t *testing.T) {
+	s := &script{}
+	store := busy(t, nil, s.dial()...).Store
+	all := []codes.Code{codes.OK, codes.Aborted, codes.Canceled, codes.PermissionDenied, codes.DeadlineExceeded}
+	for _, first := range all {
+		for _, begin := range all {
+			for _, second := range all {
+				for _, givesUp := range []bool{false, true} {
+					*s = script{answers: []codes.Code{first, begin, second}}
+					last := first
+					if first == codes.Aborted {
+						if last = begin; begin == codes.OK {
+							last = second
+						}
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					_, err := store.Transact(ctx, "claim", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+						_, err := r.Read(ctx, table.Keys{Names: []string{"a"}})
+						if givesUp {
+							cancel()
+							err = cmp.Or(err, ctx.Err())
+						}
+						return []table.Write{{Kind: table.Delete, Name: "a"}}, err
+					})
+					cancel()
+					what := fmt.Sprint(first, begin, second, givesUp, err)
+					if last == codes.OK && !givesUp {
+						require.NoError(t, err, what)
+						assert.Equal(t, s.read, string(s.commit.GetTransactionId()), what)
+						assert.Len(t, s.commit.GetMutations(), 1, what)
+						assert.Empty(t, s.ended, what)
+						continue
+					}
+					assert.Equal(t, last == codes.Aborted, errors.Is(err, table.ErrAborted), what)
+					if last == codes.OK {
+						assert.ErrorIs(t, err, context.Canceled, what)
+					} else {
+						assert.ErrorContains(t, err, fmt.Sprint("it says ", last), what)
+					}
+					assert.Nil(t, s.commit, what)
+					assert.Len(t, s.ended, s.begun, what)
+				}
+			}
+		}
+	}
+}
