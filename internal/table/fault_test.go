@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
@@ -93,5 +95,26 @@ func TestEachErrorIsOneFault(t *testing.T) {
 	} {
 		assert.Same(t, fault, FaultOf(err), "%v", err)
 		assert.False(t, Missing(err) || overtaken(err), "%v", err)
+	}
+}
+
+// The error of a context that has ended is the context's error and the cause that its owner has given, each said once. A caller finds out
+// by either of them why its call has ended.
+func TestTheEndOfAContextIsItsErrorAndItsCause(t *testing.T) {
+	own := errors.New("the term is over")
+	for _, cause := range []error{nil, own, context.Canceled, context.DeadlineExceeded, fmt.Errorf("%w: %w", context.Canceled, own), fmt.Errorf("%w: %w", context.DeadlineExceeded, own)} {
+		canceled, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		late, stop := context.WithDeadlineCause(t.Context(), time.Unix(0, 0), cause)
+		defer stop()
+		for _, ctx := range []context.Context{canceled, late} {
+			err := Ended(ctx)
+			assert.ErrorIs(t, err, ctx.Err())
+			assert.Equal(t, 1, strings.Count(err.Error(), ctx.Err().Error()), "%v", err)
+			if cause != nil {
+				assert.ErrorIs(t, err, cause)
+			}
+			assert.Equal(t, errors.Is(cause, own), errors.Is(err, own))
+		}
 	}
 }
