@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
+	"time"
 
+	"cloud.google.com/go/spanner"
 	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -102,22 +106,24 @@ func TestEachReadAsksForItsRowsInItsSnapshot(t *testing.T) {
 	}
 }
 
-// script is a Spanner that gives the requests of one transaction the next answers, and names each transaction that begins by a number.
+// script is a Spanner that gives each request the next answer, and names each transaction that begins by a number.
 type script struct {
-	answers []codes.Code
+	answers []error
+	opens   bool // a read fails when its stream is opened, instead of when its rows are received
 	begun   int
 	read    string // the transaction in which the last read was made
 	commit  *sppb.CommitRequest
 	ended   []string // the transactions that were rolled back while the request could still be sent
 }
 
-func (s *script) next() error {
-	code := codes.OK
+func (s *script) next() (err error) {
 	if len(s.answers) > 0 {
-		code, s.answers = s.answers[0], s.answers[1:]
+		err, s.answers = s.answers[0], s.answers[1:]
 	}
-	return status.Error(code, fmt.Sprint("it says ", code))
+	return err
 }
+
+func says(code codes.Code) error { return status.Error(code, fmt.Sprint("it says ", code)) }
 
 func (s *script) begin() []byte {
 	s.begun++
@@ -144,6 +150,11 @@ func (s *script) dial() []grpc.DialOption {
 		}
 		return nil
 	}), grpc.WithChainStreamInterceptor(func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+		if s.opens {
+			if err := s.next(); err != nil {
+				return nil, err
+			}
+		}
 		return &reads{failing: failing{ctx: ctx}, script: s}, nil
 	}))
 }
@@ -152,11 +163,15 @@ func (s *script) dial() []grpc.DialOption {
 type reads struct {
 	failing
 	*script
-	asked *sppb.ReadRequest
+	asked interface {
+		GetTransaction() *sppb.TransactionSelector
+	}
 }
 
 func (r *reads) SendMsg(m any) error {
-	r.asked = m.(*sppb.ReadRequest)
+	r.asked = m.(interface {
+		GetTransaction() *sppb.TransactionSelector
+	})
 	return nil
 }
 
@@ -164,8 +179,10 @@ func (r *reads) RecvMsg(m any) error {
 	if r.asked == nil {
 		return io.EOF
 	}
-	if err := r.next(); err != nil {
-		return err
+	if !r.opens {
+		if err := r.next(); err != nil {
+			return err
+		}
 	}
 	answer := m.(*sppb.PartialResultSet)
 	answer.Metadata = &sppb.ResultSetMetadata{RowType: &sppb.StructType{}}
@@ -191,9 +208,10 @@ func TestATransactionIsTheOneThatItsLastReadWasMadeIn(t *testing.T) {
 		for _, begin := range all {
 			for _, second := range all {
 				for _, givesUp := range []bool{false, true} {
-					*s = script{answers: []codes.Code{first, begin, second}}
+					*s = script{answers: []error{says(first)}}
 					last := first
 					if first == codes.Aborted {
+						s.answers = append(s.answers, says(begin), says(second))
 						if last = begin; begin == codes.OK {
 							last = second
 						}
@@ -225,6 +243,41 @@ func TestATransactionIsTheOneThatItsLastReadWasMadeIn(t *testing.T) {
 					assert.Nil(t, s.commit, what)
 					assert.Len(t, s.ended, s.begun, what)
 				}
+			}
+		}
+	}
+}
+
+// The error of a read that has timed out names the outage before, wherever the client learned of it: otherwise, an operator looks for
+// a fault of the network while a quota is used up. An error that is an answer does not name it.
+func TestAReadThatTimesOutNamesTheOutageBeforeIt(t *testing.T) {
+	exhausted, err := status.New(codes.ResourceExhausted, "the quota is used up").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Millisecond)})
+	require.NoError(t, err)
+	s := &script{}
+	tab := busy(t, nil, s.dial()...)
+	read := func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+		_, err := r.Read(ctx, table.Keys{Names: []string{"a"}})
+		return nil, err
+	}
+	for what, send := range map[string]func(ctx context.Context) error{
+		"read": func(ctx context.Context) error { _, err := tab.Observe(ctx, "a"); return err },
+		"query": func(ctx context.Context) error {
+			_, err := tab.Read(ctx, "list", table.Present, table.Keys{All: true, Busy: true})
+			return err
+		},
+		"transaction": func(ctx context.Context) error { _, err := tab.Store.Transact(ctx, "claim", read); return err },
+	} {
+		for _, last := range []codes.Code{codes.DeadlineExceeded, codes.PermissionDenied, codes.Canceled} {
+			for _, opens := range []bool{false, true} {
+				*s = script{answers: []error{exhausted.Err(), says(last), exhausted.Err(), says(last)}, opens: opens}
+				err := send(t.Context())
+				require.ErrorContains(t, err, fmt.Sprint("it says ", last), what)
+				want := last
+				if last == codes.DeadlineExceeded {
+					want = codes.ResourceExhausted
+				}
+				assert.Equal(t, want, spanner.ErrCode(err), "%s, at the opening %v: %v", what, opens, err)
+				assert.Equal(t, want != last, strings.Contains(err.Error(), "the quota is used up"), "%s, at the opening %v: %v", what, opens, err)
 			}
 		}
 	}
