@@ -119,6 +119,26 @@ func TestAMessageThatArrivesDuringAPollCountsWhateverThePollShows(t *testing.T) 
 	})
 }
 
+// Of two messages that say when to poll, the earlier time counts, whichever message arrives first: a lock that is free now must not wait
+// for somebody whose turn comes later.
+func TestOfTwoMessagesTheEarlierTimeCounts(t *testing.T) {
+	times := []time.Duration{0, soonest, 10 * time.Millisecond, lease / 4, lease/4 + 1, lease / 2, lease, 2 * lease}
+	inWorld(t, func(w *world) {
+		holder, other := w.process(), w.process()
+		for _, first := range times {
+			for _, second := range times {
+				c := w.chain(holder, other, other.ticket(7))
+				c.sends(message{kind: free, token: 1, after: first}, false)
+				c.sends(message{kind: free, token: 2, after: second}, true)
+				began := time.Now()
+				c.e.Sleep(context.Background(), elect.SystemClock{}, lease, lease)
+				assert.Equal(t, min(max(min(first, second), soonest), lease), time.Since(began), "%v, then %v", first, second)
+				c.e.Close()
+			}
+		}
+	})
+}
+
 // Followers need not read the lock row often to see that their leader is about to hand over. Who knows it polls as without
 // messages until there is another one.
 func TestFollowersPollWhileTheirLeaderIsLeaving(t *testing.T) {

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -232,4 +233,40 @@ func TestAWaiterWhoseHolderAnswersNeverPollsSooner(t *testing.T) {
 		e.Close()
 		book.Free(false)
 	})
+}
+
+// A waiter whose holder has died polls as soon as its questions have gone unanswered, and it asks in time for the shorter of the two
+// leases, whether it has read the holder's lease row or knows the holder only from its message. If it relied on an old answer or on the lease of
+// the holder before, a dead holder's lock would stay unused.
+func TestAWaiterSoonNoticesThatItsHolderIsSilent(t *testing.T) {
+	leases := []time.Duration{lease / 10, lease, 10 * lease, 1000 * lease}
+	for _, now := range leases {
+		for _, before := range append(leases, 0) { // 0: it has read the holder's lease row
+			inWorld(t, func(w *world) {
+				holder, other := w.process(), w.process()
+				book := holder.holds(1)
+				c := &chain{world: w, holder: holder, other: other, e: other.Listen(site, 100*lease), seen: holder.held(1, other.ticket(7))}
+				c.seen.Ticket, c.seen.Locks[0].Lease = other.ticket(10), cmp.Or(before, now)
+				c.polls(1, true)
+				time.Sleep(time.Second / 50)
+				w.loses(func(from, _ int, _ message) bool { return from == holder.i })
+				every := interval(min(now, 100*lease))
+				patience := max(every/4, 50*time.Millisecond)
+				least := min(every, max(250*time.Millisecond, now/10)) / 2 // for it is next in line
+				if before != 0 {
+					c.sends(message{kind: taken, token: 2, ahead: 1, after: now}, true)
+					least = every / 2
+				}
+				began := time.Now()
+				c.e.Sleep(context.Background(), elect.SystemClock{}, 0, 1000*lease)
+				slept := time.Since(began)
+				assert.GreaterOrEqual(t, slept, least, "leases of %v and %v", before, now)
+				assert.LessOrEqual(t, slept, every+patience, "leases of %v and %v", before, now)
+				assert.LessOrEqual(t, elect.SystemClock{}.Now().Since(c.e.lines["m"].asked), patience, "leases of %v and %v", before, now)
+				w.loses(nil)
+				c.e.Close()
+				book.Free(false)
+			})
+		}
+	}
 }

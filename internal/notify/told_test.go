@@ -278,3 +278,62 @@ func TestAWaiterThatIsToldTheTruthGoesOnListening(t *testing.T) {
 		})
 	}
 }
+
+// Each waiter learns from the process that takes a lock how many are ahead of it, not counting sets: these keep polling, and need no
+// message. Whoever counted them would take itself for one that must not claim the lock next.
+func TestWaitersLearnHowManyAreAheadWhenALockIsTaken(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, other := w.process(), w.process()
+		r := rand.New(rand.NewPCG(1, 1))
+		for round := range 100 {
+			type place struct {
+				waiter
+				ahead uint32
+			}
+			var tickets []table.Ticket
+			var want, got []place
+			for i := range r.IntN(table.MostTickets + 5) {
+				one := other.ticket(10 + i)
+				one.Set = r.IntN(3) == 0
+				one.Ready = one.Set && r.IntN(2) == 0
+				tickets = append(tickets, one)
+				if !one.Set && i < table.MostTickets {
+					want = append(want, place{mustWaiter(t, one), uint32(len(want))})
+				}
+			}
+			book := holder.holds(table.Token(1+round), tickets...)
+			for _, m := range w.sent(only(taken)) {
+				assert.Equal(t, lease, m.after)
+				got = append(got, place{m.waiter, m.ahead})
+			}
+			assert.Equal(t, want, got, "round %d", round)
+			book.Free(false)
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// A waiter that was told when to poll leaves the lock to those ahead until then, and not afterwards, as only the holder knows whom it has
+// told. Otherwise, one that polls early for another reason would claim the lock out of turn, or one in its turn would let it lie.
+func TestAWaiterLeavesTheLockToThoseAheadUntilItsTurn(t *testing.T) {
+	const turn = 80 * time.Millisecond
+	inWorld(t, func(w *world) {
+		holder, other := w.process(), w.process()
+		ahead := []table.Ticket{holder.ticket(7)}
+		for what, m := range map[string]message{"its holder": {kind: free, token: 1, after: turn}, "a waiter": {kind: free, flags: relayed, token: 1, after: turn}, "nobody": {}} {
+			for _, at := range []time.Duration{0, turn / 2, turn - 1, turn, turn + 1, 2 * turn} {
+				c := w.chain(holder, other, ahead...)
+				if m.kind != 0 {
+					c.sends(m, false)
+				}
+				time.Sleep(at)
+				want := headStart
+				if what == "its holder" && at >= turn {
+					want = 0
+				}
+				assert.Equal(t, want, c.e.Free("m", 2, ahead, time.Second), "told by %s, after %v", what, at)
+				c.e.Close()
+			}
+		}
+	})
+}
