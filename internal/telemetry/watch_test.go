@@ -1,0 +1,229 @@
+package telemetry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/codes"
+	grpc "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+func watch(r *fleet.Reports, loop bool, locks ...string) *telemetry.Watch {
+	return telemetry.Scope{Meters: r.Meters, Tracers: r.Tracers, Table: "locktable", Locks: locks, Loop: loop}.Watch()
+}
+
+// wins returns a new term of the locks.
+func wins(t *testing.T, names ...string) *elect.Term {
+	c := elect.Candidate{Table: table.Table{Store: &memstore.Store{}}, Clock: elect.SystemClock{}, Names: names, ID: "me", LeaseRecord: table.LeaseRecord{Lease: lease, ID: "me"}}
+	term := c.Try(t.Context(), elect.All, time.Second).Term
+	require.NotNil(t, term)
+	return term
+}
+
+// A span lasts from the beginning of its call to its answer, even if it is made later, and an election from the first poll of its own
+// attempt. If a poll of days before counted, or the time between two calls, a trace would show a slow election where there was none.
+func TestASpanLastsAsLongAsItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, began := fleet.NewReports(), time.Now()
+		w, store := watch(r, true, "a"), &memstore.Store{}
+		var want []string
+		note := func(name string, from time.Time) {
+			want = append(want, fmt.Sprintf("%s %v-%v", name, from.Sub(began), time.Since(began)))
+		}
+		tab := w.Table(table.Table{Store: table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+			from := time.Now()
+			time.Sleep(time.Duration(1+len(want)) * time.Second)
+			note("spindle."+step, from)
+			return call(ctx, store)
+		})})
+		for range 2 {
+			for range 3 { // attempts without a claim
+				_, err := tab.Observe(t.Context(), "a")
+				require.NoError(t, err)
+				w.Tried(elect.Step{})
+				time.Sleep(time.Hour)
+			}
+			want = nil
+			r.Forget()
+			from := time.Now()
+			seen, err := tab.Observe(t.Context(), "a")
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			seen, err = tab.Inspect(t.Context(), seen...)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			token, err := tab.Claim(t.Context(), "me", seen...)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: lease}, "a"))
+			time.Sleep(time.Minute)
+			note("spindle.election", from)
+			w.Tried(elect.Step{})
+			require.NoError(t, tab.Release(t.Context(), token, "a"))
+			var got []string
+			for _, s := range r.Ended() {
+				got = append(got, fmt.Sprintf("%s %v-%v", s.Name(), s.StartTime().Sub(began), s.EndTime().Sub(began)))
+			}
+			assert.ElementsMatch(t, want, got)
+			want = nil
+		}
+		w.Close()
+	})
+}
+
+// A call counts as failed if Spanner could not carry it out, or if the table is gone, and then it has a code and a span. That another was
+// first, that the token is over, and that the caller has given up are no failures: an alert on failures would fire whenever a leader
+// changes, or would stay silent when the table is dropped.
+func TestWhichCallsFail(t *testing.T) {
+	slow := status.Error(grpc.DeadlineExceeded, "too slow")
+	said := func(code grpc.Code, text string) error { return spanner.ToSpannerError(status.Error(code, text)) }
+	row := said(grpc.NotFound, "Row [a_1763645616123456] in table locktable is missing")
+	for _, c := range []struct {
+		err     error
+		cause   error // with which the caller has given up
+		code    grpc.Code
+		outcome string
+	}{
+		{nil, nil, grpc.OK, "acknowledged"},
+		{nil, context.Canceled, grpc.OK, "acknowledged"},
+		{said(grpc.PermissionDenied, "no"), nil, grpc.PermissionDenied, "failed"},
+		{said(grpc.PermissionDenied, "no"), slow, grpc.PermissionDenied, "failed"},
+		{said(grpc.Unavailable, "no"), nil, grpc.Unavailable, "failed"},
+		{said(grpc.Unavailable, "no"), context.Canceled, grpc.OK, ""},
+		{context.Canceled, context.Canceled, grpc.OK, "canceled"},
+		{context.Canceled, context.DeadlineExceeded, grpc.DeadlineExceeded, "failed"},
+		{said(grpc.Canceled, "gone"), context.DeadlineExceeded, grpc.DeadlineExceeded, "failed"},
+		{fmt.Errorf("%w: %w", table.ErrMissing, row), nil, grpc.OK, "superseded"},
+		{fmt.Errorf("%w: %w", table.ErrMissing, said(grpc.NotFound, "Table not found: locktable")), nil, grpc.NotFound, "failed"},
+		{fmt.Errorf("%w: %w", table.ErrMissing, said(grpc.NotFound, "Database not found: d")), nil, grpc.NotFound, "failed"},
+		{fmt.Errorf("%w: %w", table.ErrNotFound, said(grpc.NotFound, "Session not found: s")), nil, grpc.NotFound, "failed"},
+		{fmt.Errorf("%w: %w", table.ErrAborted, said(grpc.Aborted, "conflict")), nil, grpc.OK, "overtaken"},
+		{table.ErrChanged, nil, grpc.OK, "overtaken"},
+		{table.ErrSuperseded, nil, grpc.OK, "superseded"},
+		{errors.New("no reply"), nil, grpc.Unknown, "failed"},
+	} {
+		r := fleet.NewReports()
+		w := watch(r, true, "a", "b")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		if c.cause != nil {
+			cancel(c.cause)
+		}
+		tab := w.Table(table.Table{Store: table.Via(func(context.Context, string, func(context.Context, table.Store) error) error { return c.err })})
+		what := fmt.Sprintf("%v, and the caller: %v", c.err, c.cause)
+		err := tab.Store.Commit(ctx, "heartbeat", nil)
+		assert.Equal(t, c.err, err, what)
+		failed := 0
+		for name := range r.Metrics(t) {
+			if strings.HasPrefix(name, "rpc.failures") {
+				failed++
+				assert.Contains(t, []string{fmt.Sprintf("rpc.failures{code=%v,lock=a,step=heartbeat}", c.code), fmt.Sprintf("rpc.failures{code=%v,lock=b,step=heartbeat}", c.code)}, name, what)
+			} else if strings.HasPrefix(name, "heartbeat.duration_count") {
+				assert.Contains(t, name, "outcome="+c.outcome, what)
+			}
+		}
+		assert.Equal(t, c.code != grpc.OK, failed == 2, what)
+		assert.Equal(t, c.code != grpc.OK, len(r.Spans()) == 1, what)
+		cancel(nil)
+		w.Close()
+	}
+}
+
+// A handover has ended when its release succeeds. If the term is lost before, it has failed at once, and says how. If it was not
+// released, it has failed when the candidate leads again or stops. A span that was left open would take the place of the next handover.
+func TestEachHandoverEnds(t *testing.T) {
+	for _, why := range []telemetry.Reason{telemetry.Stopped, telemetry.SteppedDown, telemetry.Returned, telemetry.Stalled, telemetry.Superseded, telemetry.Expired} {
+		for _, then := range []string{"released", "released at last", "leads again", "stops"} {
+			r := fleet.NewReports()
+			w := watch(r, true, "a")
+			var answer error
+			tab := w.Table(table.Table{Store: table.Via(func(context.Context, string, func(context.Context, table.Store) error) error { return answer })})
+			term := w.Elected(wins(t, "a"))
+			term.Leaving(t.Context())
+			assert.True(t, term.Over(why))
+			lost := why == telemetry.Superseded || why == telemetry.Expired
+			assert.Equal(t, lost, len(r.Ended()) == 1, "%s, %s", why, then)
+			want := "not released"
+			switch then {
+			case "released at last":
+				answer = status.Error(grpc.Unavailable, "not now")
+				require.ErrorIs(t, tab.Release(t.Context(), 1, "a"), answer)
+				answer = nil
+				fallthrough
+			case "released":
+				require.NoError(t, tab.Release(t.Context(), 1, "a"))
+				want = ""
+			case "leads again":
+				w.Elected(wins(t, "a")).Over(telemetry.Stopped)
+			case "stops":
+			}
+			w.Close()
+			if lost {
+				want = string(why)
+			}
+			handovers := 0
+			for _, s := range r.Ended() {
+				if s.Name() == "spindle.handover" {
+					handovers++
+					assert.Equal(t, want, s.Status().Description, "%s, %s", why, then)
+					assert.Equal(t, want != "", s.Status().Code == codes.Error, "%s, %s", why, then)
+				}
+			}
+			assert.Equal(t, 1, handovers, "%s, %s", why, then)
+		}
+	}
+}
+
+// A gap lasts from when the lock was last held to the claim, or to the poll before it if the claimant has chosen an older token. A call
+// that has found its locks free has no gap, since nobody waited, but in a loop every gap counts. Each of a set's locks has its own.
+func TestTheGapIsTheTimeWithoutAHolder(t *testing.T) {
+	views := func(at time.Time, last, freeIn [2]time.Duration) []elect.LockView {
+		all := make([]elect.LockView, 2)
+		for i, name := range []string{"a", "b"} {
+			all[i] = elect.LockView{Observation: table.Observation{Name: name, At: at}, FreeIn: freeIn[i]}
+			if last[i] != 0 {
+				all[i].Last = at.Add(-last[i])
+			}
+		}
+		return all
+	}
+	busy := [][2]time.Duration{{}, {time.Second, 0}, {0, time.Second}, {-time.Second, -time.Second}}
+	for _, loop := range []bool{false, true} {
+		for _, before := range busy { // at an attempt before
+			for _, last := range [][2]time.Duration{{}, {time.Minute, 0}, {0, time.Hour}, {time.Minute, time.Hour}} {
+				for _, polled := range []time.Duration{-time.Second, 0, time.Second} { // after the token
+					r := fleet.NewReports()
+					w, term := watch(r, loop, "a", "b"), wins(t, "a", "b")
+					at := term.Token().Time().Add(polled)
+					w.Tried(elect.Step{Seen: views(at, last, before)})
+					w.Tried(elect.Step{})
+					w.Tried(elect.Step{Seen: views(at, last, [2]time.Duration{}), Term: term})
+					w.Elected(term).Over(telemetry.Stopped)
+					metrics := r.Metrics(t)
+					for i, name := range []string{"a", "b"} {
+						sum, counted := metrics["gap.duration_sum{lock="+name+"}"]
+						assert.Equal(t, last[i] != 0 && (loop || before[0] > 0 || before[1] > 0), counted, "loop %v, %v, %v", loop, before, last)
+						if counted {
+							assert.Equal(t, (last[i] + max(-polled, 0)).Seconds(), sum, "polled %v after the token", polled)
+						}
+					}
+					w.Close()
+				}
+			}
+		}
+	}
+}
