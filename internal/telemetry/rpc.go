@@ -72,10 +72,10 @@ func (c call) outcome(done string) string {
 		return "failed"
 	case errors.Is(c.err, table.ErrSuperseded), errors.Is(c.err, table.ErrMissing):
 		return string(Superseded)
-	case errors.Is(c.err, context.Canceled):
-		return "canceled"
+	case errors.Is(c.err, table.ErrChanged), errors.Is(c.err, table.ErrAborted):
+		return "overtaken"
 	}
-	return "overtaken"
+	return "canceled" // whatever error the request had when the caller gave up
 }
 
 // failure returns the status code of a failed call. It returns OK if another candidate was first or the token was

@@ -104,7 +104,7 @@ func TestWhichCallsFail(t *testing.T) {
 		{said(grpc.PermissionDenied, "no"), nil, grpc.PermissionDenied, "failed"},
 		{said(grpc.PermissionDenied, "no"), slow, grpc.PermissionDenied, "failed"},
 		{said(grpc.Unavailable, "no"), nil, grpc.Unavailable, "failed"},
-		{said(grpc.Unavailable, "no"), context.Canceled, grpc.OK, ""},
+		{said(grpc.Unavailable, "no"), context.Canceled, grpc.OK, "canceled"},
 		{context.Canceled, context.Canceled, grpc.OK, "canceled"},
 		{context.Canceled, context.DeadlineExceeded, grpc.DeadlineExceeded, "failed"},
 		{said(grpc.Canceled, "gone"), context.DeadlineExceeded, grpc.DeadlineExceeded, "failed"},
