@@ -139,6 +139,49 @@ func TestOfTwoMessagesTheEarlierTimeCounts(t *testing.T) {
 	})
 }
 
+// A waiter that is told to wait for half a lease, since many are ahead, has its answer: it neither asks again at once nor polls, even if
+// the holder's process has ended. Otherwise, all who wait would poll together.
+func TestAWaiterThatIsToldToWaitNeitherAsksNorPolls(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, other := w.process(), w.process()
+		for _, after := range []time.Duration{lease/4 + 1, lease / 2, lease} {
+			c := w.chain(holder, other, other.ticket(7))
+			c.sends(message{kind: free, token: 1, after: after}, false)
+			w.sent(only(waiting))
+			began := time.Now()
+			c.e.Sleep(context.Background(), elect.SystemClock{}, time.Millisecond, lease)
+			assert.GreaterOrEqual(t, time.Since(began), interval(lease)*9/10, "%v", after)
+			assert.LessOrEqual(t, len(w.sent(only(waiting))), 1+repeats)
+			c.e.Close()
+		}
+	})
+}
+
+// Messages about one of many slots that lead to nothing are soon ignored, too: whoever can sign them could make the waiter poll all the time.
+func TestMessagesAboutOneOfManySlotsAreSoonIgnored(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, other := w.process(), w.process()
+		e := other.Listen(site, lease)
+		seen := Seen{Ticket: other.ticket(10)}
+		for i := range 8 {
+			seen.Locks = append(seen.Locks, Lock{Name: fmt.Sprint(i), Token: 1, Held: true, Lease: lease})
+		}
+		early := 0
+		for i := range 10 {
+			e.Learn(seen, elect.SystemClock{}.Now())
+			m := message{kind: free, flags: byTicket | relayed, lock: idOf(site, fmt.Sprint(i%8)), token: table.Token(2 + i), waiter: e.self, from: holder.at}
+			other.Receive(m.signed(other.keyOf(site, seen.Ticket.Row())), holder.at)
+			began := time.Now()
+			e.Sleep(context.Background(), elect.SystemClock{}, lease/50, lease/50)
+			if time.Since(began) < lease/50 {
+				early++
+			}
+		}
+		assert.Equal(t, mostVain, early)
+		e.Close()
+	})
+}
+
 // Followers need not read the lock row often to see that their leader is about to hand over. Who knows it polls as without
 // messages until there is another one.
 func TestFollowersPollWhileTheirLeaderIsLeaving(t *testing.T) {

@@ -208,7 +208,10 @@ func TestOnlyAnAnswerToTheOpenQuestionCounts(t *testing.T) {
 			h.other.do(func() { first, last = h.e.lines["m"].first, h.e.lines["m"].last })
 			require.Less(t, first, last, "it has repeated its question")
 			h.sends(message{kind: heard, token: c.token, seq: c.seq(first, last)}, c.ticket)
-			h.other.do(func() { assert.Equal(t, c.counts, h.e.slow(), name) })
+			h.other.do(func() {
+				assert.Equal(t, c.counts, h.e.slow(), name)
+				assert.Equal(t, name == "the question", h.e.lines["m"].trip > 0, "%s: when a repeat arrived is not known", name)
+			})
 			h.e.Close()
 		})
 	}
@@ -257,8 +260,10 @@ func TestAWaiterSoonNoticesThatItsHolderIsSilent(t *testing.T) {
 					c.sends(message{kind: taken, token: 2, ahead: 1, after: now}, true)
 					least = every / 2
 				}
+				w.sent(only(waiting))
 				began := time.Now()
 				c.e.Sleep(context.Background(), elect.SystemClock{}, 0, 1000*lease)
+				assert.Len(t, w.sent(only(waiting)), 1+repeats)
 				slept := time.Since(began)
 				assert.GreaterOrEqual(t, slept, least, "leases of %v and %v", before, now)
 				assert.LessOrEqual(t, slept, every+patience, "leases of %v and %v", before, now)

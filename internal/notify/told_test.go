@@ -215,7 +215,7 @@ func TestOnlyTheLastHolderNeedNotPassOnThatALockIsFree(t *testing.T) {
 		e := p.Listen(site, lease)
 		finds := func(lock string, token table.Token) int {
 			w.sent(func(message) bool { return false })
-			e.Free(lock, token, ahead, time.Second)
+			assert.Equal(t, headStart, e.Free(lock, token, ahead, time.Second), "whoever has told them")
 			said := w.sent(func(m message) bool { return m.kind == free && m.flags&relayed != 0 && m.token == token })
 			for i, m := range said {
 				assert.Equal(t, mustWaiter(t, ahead[i]), m.waiter)

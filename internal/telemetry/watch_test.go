@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,9 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 	grpc "google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -225,6 +228,118 @@ func TestTheGapIsTheTimeWithoutAHolder(t *testing.T) {
 					w.Close()
 				}
 			}
+		}
+	}
+}
+
+// A trace shows the steps of an election and of a handover inside them, and every call that fails, but no polls and heartbeats that go well. A
+// loop's spans are not part of the trace that its caller is in, and a single call's are.
+func TestWhichStepsHaveSpansAndWhere(t *testing.T) {
+	electing, leaving := []string{"confirm", "withdraw", "heartbeat", "valid"}, []string{"announce", "release", "finish"}
+	for _, loop := range []bool{false, true} {
+		for _, during := range []string{"", "spindle.election", "spindle.handover"} {
+			for _, step := range append([]string{"observe", "lease-record", "claim", "outcome", "retract", "asked", "queue"}, append(electing, leaving...)...) {
+				for _, answer := range []error{nil, status.Error(grpc.PermissionDenied, "no")} {
+					if step == "claim" && during == "spindle.election" {
+						continue // an attempt claims once
+					}
+					r := fleet.NewReports()
+					w := watch(r, loop, "a")
+					var said error
+					tab := w.Table(table.Table{Store: table.Via(func(context.Context, string, func(context.Context, table.Store) error) error { return said })})
+					ctx, outer := r.Tracers.Tracer("caller").Start(t.Context(), "caller")
+					switch during {
+					case "spindle.election":
+						require.NoError(t, tab.Store.Commit(ctx, "claim", nil))
+					case "spindle.handover":
+						w.Elected(wins(t, "a")).Leaving(ctx)
+					}
+					said = answer
+					require.Equal(t, answer, tab.Store.Commit(ctx, step, nil))
+					w.Tried(elect.Step{})
+					w.Close()
+					outer.End()
+					names, parent := map[trace.SpanID]string{}, "none"
+					for _, s := range r.Ended() {
+						names[s.SpanContext().SpanID()] = s.Name()
+					}
+					for _, s := range r.Ended() {
+						if s.Name() == "spindle."+step {
+							parent = names[s.Parent().SpanID()]
+						}
+					}
+					want := "none"
+					switch {
+					case step == "claim", during == "spindle.election" && slices.Contains(electing, step):
+						want = "spindle.election"
+					case during == "spindle.handover" && slices.Contains(leaving, step):
+						want = during
+					case answer == nil && !slices.Contains(leaving, step):
+					case loop:
+						want = ""
+					default:
+						want = "caller"
+					}
+					assert.Equal(t, want, parent, "%s during %q, loop %v: %v", step, during, loop, answer)
+				}
+			}
+		}
+	}
+}
+
+// Each report counts for each of its locks, and says what it is about: the token and the beginning of a refused write, the partition whose work
+// stands still, and the lock in whose queue the candidate is.
+func TestEachReportSaysWhatItIsAbout(t *testing.T) {
+	r := fleet.NewReports()
+	s := telemetry.Scope{Meters: r.Meters, Tracers: r.Tracers, Table: "locktable", Locks: []string{"a", "b"}}
+	began := time.Now().Add(-time.Minute)
+	s.Fenced(t.Context(), 7, began, table.ErrSuperseded)
+	require.Len(t, r.Ended(), 1)
+	span := r.Ended()[0]
+	assert.True(t, began.Equal(span.StartTime()))
+	assert.Equal(t, codes.Error, span.Status().Code)
+	assert.ElementsMatch(t, []attribute.KeyValue{attribute.String("spindle.table", "locktable"), attribute.StringSlice("spindle.locks", s.Locks), attribute.Int64("spindle.token", 7)}, span.Attributes())
+	s.Stalled(telemetry.Partition.String("p"))
+	s.Stalled()
+	w := s.Watch()
+	w.Queued(0, 5)
+	w.Queued(1, 7)
+	w.Queued(2, 30) // a slot of a semaphore, whose name is the last
+	got := r.Metrics(t)
+	for name, want := range map[string]float64{"fenced{lock=a}": 1, "fenced{lock=b}": 1, "stalls{lock=a,partition=p}": 1, "stalls{lock=b,partition=p}": 1, "stalls{lock=a}": 1, "stalls{lock=b}": 1,
+		"queue.length_sum{lock=a}": 5, "queue.length_sum{lock=b}": 37} {
+		assert.Equal(t, want, got[name], name)
+	}
+	w.Close()
+}
+
+// In a loop, the candidate begins to wait anew when its term has ended, and a single call waits until it has all that it wants. A term that has
+// expired had no time left, whenever the metrics are read.
+func TestTheWaitOfALoopBeginsAnewAfterEachTerm(t *testing.T) {
+	for _, loop := range []bool{false, true} {
+		for _, why := range []telemetry.Reason{telemetry.Stopped, telemetry.SteppedDown, telemetry.Returned, telemetry.Superseded, telemetry.Expired, telemetry.Released, telemetry.Stalled} {
+			synctest.Test(t, func(t *testing.T) {
+				r := fleet.NewReports()
+				w := watch(r, loop, "a", "b")
+				time.Sleep(time.Second)
+				term := w.Elected(wins(t, "a", "b"))
+				time.Sleep(5 * time.Second)
+				assert.Equal(t, 2.0, r.Metrics(t)["held{lock=a}"]+r.Metrics(t)["held{lock=b}"])
+				time.Sleep(5 * time.Second)
+				term.Over(why)
+				time.Sleep(100 * time.Second)
+				w.Elected(wins(t, "a", "b")).Over(telemetry.Stopped)
+				got := r.Metrics(t)
+				for _, lock := range []string{"a", "b"} {
+					of := "{lock=" + lock + "}"
+					assert.Equal(t, map[bool]float64{false: 1 + 111, true: 1 + 100}[loop], got["wait.duration_sum"+of], "loop %v, %s", loop, why)
+					assert.Equal(t, 10.0, got["term.duration_sum"+of])
+					margin, noted := got["lease.margin"+of]
+					assert.Equal(t, why == telemetry.Expired, noted, "%s", why)
+					assert.Zero(t, margin)
+				}
+				w.Close()
+			})
 		}
 	}
 }
