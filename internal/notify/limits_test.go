@@ -196,3 +196,29 @@ func TestAFloodIsReadInPart(t *testing.T) {
 	n.read = window{began: elect.SystemClock{}.Now(), count: math.MaxInt32}
 	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() { n.Receive(make([]byte, Size), n.own) }), 2.0)
 }
+
+// However many addresses a process has sent to, each gets 200 messages a second that it has not asked for, and no more: a process that names
+// many addresses must not turn the limit off for its victim.
+func TestTheLimitForOneAddressHoldsBesideMany(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.process()
+		sends := func(i, n int) {
+			to := contact{at: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 7700), key: key{1}}
+			p.do(func() {
+				for range n {
+					p.post(message{kind: free}, to, false)
+				}
+			})
+		}
+		for i := range mostNoted + 2 {
+			sends(i, 1)
+		}
+		for _, victim := range []int{mostNoted + 2, mostNoted + 1} {
+			w.sent(only(free))
+			sends(victim, mostUnasked)
+			sends(victim, mostUnasked)
+			assert.InDelta(t, mostUnasked, len(w.sent(only(free))), 1)
+		}
+		assert.LessOrEqual(t, len(p.unasked), mostNoted+1)
+	})
+}

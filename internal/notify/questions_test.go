@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -274,4 +275,80 @@ func TestAWaiterSoonNoticesThatItsHolderIsSilent(t *testing.T) {
 			})
 		}
 	}
+}
+
+// An answer says how many are ahead that are alive and could use the lock, and what is about to happen to it, also to a waiter for whom there
+// is no room in the Book. A waiter with a wrong answer would ask too seldom, sleep through a handover, or leave a free lock to nobody.
+func TestAnAnswerSaysWhoIsAheadAndWhatComesNext(t *testing.T) {
+	const leaves, isOver, mute, states = 0, 1, 2, 4 // or nothing
+	inWorld(t, func(w *world) {
+		holder, from := w.process(), w.process().at
+		r := rand.New(rand.NewPCG(1, 1))
+		for round := range 80 {
+			book := holder.holds(table.Token(1 + round))
+			state, full, place, ahead := r.IntN(states), r.IntN(2) == 0, r.IntN(14), uint32(0)
+			says := func(k kind, time int, seq uint64, f flags) message {
+				m := message{kind: k, flags: toHolder | f, lock: book[0].lock, token: book[0].Token, seq: seq, waiter: waiter{table.Token(1 + time), 1}, from: from}
+				holder.Receive(m.signed(book[0].key), from)
+				return m
+			}
+			asks := func(time int, seq uint64, f flags) message { return says(waiting, time, seq, f) }
+			lately := func(i int) bool { return i%3 != round%3 }
+			for i := range 14 {
+				if !lately(i) {
+					asks(i, 1, 0)
+				}
+			}
+			time.Sleep(2 * interval(lease))
+			for i := range 14 {
+				if lately(i) && i != place {
+					var f flags
+					if r.IntN(3) == 0 {
+						f = unready
+					} else if i < place {
+						ahead++
+					}
+					asks(i, 1, f^unready) // the last question counts
+					asks(i, 2, f)
+				}
+			}
+			others := 0
+			if full {
+				says(gone, place, 2, 0)
+				others = mostNoted
+			}
+			holder.do(func() {
+				book[0].Alive = func() bool { return state != mute }
+				holder.noted += others
+			})
+			switch state {
+			case leaves:
+				book.Leaving()
+			case isOver:
+				book.Free(false)
+			}
+			w.sent(only(waiting))
+			m := asks(place, 3, 0)
+			said := w.sent(func(m message) bool { return m.waiter.time == table.Token(1+place) && m.seq == 3 })
+			holder.noted -= others
+			if state == mute {
+				assert.Empty(t, said)
+			} else if assert.Len(t, said, 1) {
+				want := message{kind: heard, lock: m.lock, token: m.token, seq: 3, waiter: m.waiter, ahead: ahead, from: holder.at}
+				switch state {
+				case leaves:
+					want.flags = handover
+				case isOver:
+					want.kind = free
+					if ahead >= mostFirst {
+						assert.InDelta(t, lease*6/10, said[0].after, float64(lease*12/100))
+						want.after = said[0].after
+					}
+				}
+				assert.Equal(t, want, said[0], "round %d, state %d, full %v", round, state, full)
+			}
+			book.Free(false)
+			time.Sleep(3 * lease)
+		}
+	})
 }
