@@ -282,3 +282,72 @@ func TestAReadThatTimesOutNamesTheOutageBeforeIt(t *testing.T) {
 		}
 	}
 }
+
+// A read that a transaction refuses is repeated without the replicas that the client prefers, in whatever way Spanner says so. If that is
+// refused too, the first error counts, which is about the read itself. Any other error is the answer.
+func TestARefusedReadIsRepeatedOnce(t *testing.T) {
+	s := &script{}
+	store := busy(t, nil, s.dial()...).Store
+	for _, first := range []codes.Code{codes.InvalidArgument, codes.FailedPrecondition, codes.PermissionDenied, codes.OutOfRange} {
+		for _, second := range []codes.Code{codes.OK, codes.InvalidArgument, codes.PermissionDenied, codes.Unimplemented} {
+			*s = script{answers: []error{says(first), says(second)}}
+			_, err := store.Transact(t.Context(), "claim", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+				_, err := r.Read(ctx, table.Keys{Names: []string{"a"}})
+				return []table.Write{{Kind: table.Delete, Name: "a"}}, err
+			})
+			again := first == codes.InvalidArgument || first == codes.FailedPrecondition
+			if again && second == codes.OK {
+				require.NoError(t, err, first)
+				assert.Equal(t, s.read, string(s.commit.GetTransactionId()))
+			} else {
+				assert.ErrorContains(t, err, fmt.Sprint("it says ", first), second)
+			}
+			assert.Equal(t, again, len(s.answers) == 0, "%v, %v", first, second)
+		}
+	}
+}
+
+// Each write is the mutation that its kind says, of the columns that it sets and no others, with the commit's own timestamp where the protocol
+// says now. Commits outside transactions are tagged with their step, too.
+func TestEachWriteIsItsMutation(t *testing.T) {
+	s := &script{}
+	store := busy(t, nil, s.dial()...).Store
+	at := time.Date(2026, 11, 29, 8, 0, 0, 1000, time.UTC)
+	set := []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}, {Column: table.ColToken, Value: at}, {Column: table.ColWriter, Value: nil}}
+	writes := []table.Write{{Kind: table.Insert, Name: "a", Set: set}, {Kind: table.Update, Name: "b", Set: set[:1]}, {Kind: table.Put, Name: "c", Set: set[1:]}, {Kind: table.Delete, Name: "d"}, {Kind: table.Update, Name: "e"}}
+	of := func(columns ...string) func(values ...any) *sppb.Mutation_Write {
+		return func(values ...any) *sppb.Mutation_Write {
+			list, err := structpb.NewList(values)
+			require.NoError(t, err)
+			return &sppb.Mutation_Write{Table: "locktable", Columns: columns, Values: []*structpb.ListValue{list}}
+		}
+	}
+	const now, then = "spanner.commit_timestamp()", "2026-11-29T08:00:00.000001Z"
+	d, err := structpb.NewList([]any{"d"})
+	require.NoError(t, err)
+	want := []*sppb.Mutation{
+		{Operation: &sppb.Mutation_Insert{Insert: of("name", "heartbeat", "token", "writer")("a", now, then, nil)}},
+		{Operation: &sppb.Mutation_Update{Update: of("name", "heartbeat")("b", now)}},
+		{Operation: &sppb.Mutation_InsertOrUpdate{InsertOrUpdate: of("name", "token", "writer")("c", then, nil)}},
+		{Operation: &sppb.Mutation_Delete_{Delete: &sppb.Mutation_Delete{Table: "locktable", KeySet: &sppb.KeySet{Keys: []*structpb.ListValue{d}}}}},
+		{Operation: &sppb.Mutation_Update{Update: of("name")("e")}},
+	}
+	for step, priority := range map[string]sppb.RequestOptions_Priority{"heartbeat": sppb.RequestOptions_PRIORITY_HIGH, "prune": sppb.RequestOptions_PRIORITY_LOW} {
+		for how, commit := range map[string]func() error{
+			"commit": func() error { return store.Commit(t.Context(), step, writes) },
+			"transaction": func() error {
+				_, err := store.Transact(t.Context(), step, func(context.Context, table.Reader) ([]table.Write, error) { return writes, nil })
+				return err
+			},
+		} {
+			*s = script{}
+			require.NoError(t, commit(), how)
+			require.Len(t, s.commit.GetMutations(), len(want), how)
+			for i, m := range s.commit.GetMutations() {
+				assert.True(t, proto.Equal(want[i], m), "%s: %v", how, m)
+			}
+			assert.Equal(t, priority, s.commit.GetRequestOptions().GetPriority(), how)
+			assert.Equal(t, "spindle-"+step, s.commit.GetRequestOptions().GetTransactionTag(), how)
+		}
+	}
+}
