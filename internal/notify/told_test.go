@@ -337,3 +337,25 @@ func TestAWaiterLeavesTheLockToThoseAheadUntilItsTurn(t *testing.T) {
 		}
 	})
 }
+
+// What a follower last said of itself counts: one whose polls have become fast, or whose priority has changed, is told in its new place.
+func TestWhatAFollowerLastSaidCounts(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.process()
+		book := holder.Hold(termOf("m"))
+		e := w.process().follows(holder, 3, 50*time.Millisecond)
+		for _, now := range []Seen{{Rank: 1, Trip: time.Millisecond}, {Rank: 5, Trip: time.Second}} {
+			seen := holder.held(1)
+			seen.Follower, seen.Rank, seen.Trip = true, now.Rank, now.Trip
+			e.Learn(seen, elect.SystemClock{}.Now())
+			time.Sleep(lease)
+			holder.do(func() {
+				got := book[0].entries[e.self]
+				assert.EqualValues(t, now.Rank, got.rank)
+				assert.Equal(t, now.Trip, got.ticket.RoundTrip)
+			})
+		}
+		e.Close()
+		book.Free(false)
+	})
+}
