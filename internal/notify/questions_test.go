@@ -352,3 +352,42 @@ func TestAnAnswerSaysWhoIsAheadAndWhatComesNext(t *testing.T) {
 		}
 	})
 }
+
+// lateClock keeps the functions of its timers, which may already have begun to run when a timer is stopped.
+type lateClock struct {
+	elect.SystemClock
+	began *[]func()
+}
+
+func (c lateClock) AfterFunc(d time.Duration, f func()) *time.Timer {
+	*c.began = append(*c.began, f)
+	return c.SystemClock.AfterFunc(d, f)
+}
+
+// A timer that runs out just when it is replaced or stopped does nothing: the waiter would otherwise ask about a lock that it has left, or
+// give up a holder that has just answered.
+func TestATimerThatIsReplacedAsItRunsOutDoesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, other := w.process(), w.process()
+		var began []func()
+		other.clock = lateClock{began: &began}
+		book := holder.holds(1)
+		c := w.chain(holder, other)
+		for range 20 {
+			time.Sleep(lease / 20)
+			w.sent(only(waiting))
+			for _, f := range began[:len(began)-1] {
+				f()
+			}
+			assert.Empty(t, w.sent(only(waiting)))
+			other.do(func() { assert.True(t, c.e.slow()) })
+		}
+		c.e.Close()
+		w.sent(only(waiting))
+		for _, f := range began {
+			f()
+		}
+		assert.Empty(t, w.sent(only(waiting)))
+		book.Free(false)
+	})
+}
