@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -37,6 +36,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/network"
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 	"github.com/spindle-lock/spindle/lock"
 )
 
@@ -46,9 +46,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	programs["spindle"] = func() { os.Exit(cli.Main(os.Args[1:])) }
-	// If these tests run under nohup, what they start does not: as they handle the signal, it is not ignored there.
-	if isTest := programs[filepath.Base(os.Args[0])] == nil; isTest && signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	if isTest := programs[filepath.Base(os.Args[0])] == nil; isTest {
+		subprocess.Heed()
 	}
 	testscript.Main(m, programs)
 }

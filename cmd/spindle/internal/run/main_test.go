@@ -15,6 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 )
 
 // TestMain lets this program be what exec and guard start beside their commands. What exec and guard say is shown with -v.
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 	if code, is := Beside(os.Args[1:]); is {
 		os.Exit(code)
 	}
+	subprocess.Heed()
 	if flag.Parse(); !testing.Verbose() {
 		terminal.Stderr = terminal.NewJournal(io.Discard)
 	}

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	subprocess.Main(runCommand)
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // else the tests' processes ignore it if the tests run under nohup
+	subprocess.Heed()
 	os.Exit(m.Run())
 }
 
