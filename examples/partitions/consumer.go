@@ -67,9 +67,11 @@ func (c *consumer) work(ctx context.Context, p group.Partition) error {
 // the last commit took effect.
 func (c *consumer) consume(ctx context.Context, p group.Partition) error {
 	position, err := checkpointOf(ctx, c.db, p.Name())
-	for err == nil && ctx.Err() == nil {
-		var items []item
-		items, err = next(ctx, c.db, p.Name(), position)
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		items, err := next(ctx, c.db, p.Name(), position)
 		if err != nil {
 			return err
 		}
@@ -78,10 +80,12 @@ func (c *consumer) consume(ctx context.Context, p group.Partition) error {
 			continue
 		}
 		items = process(ctx, items)
+		if err := c.commit(p, items); err != nil {
+			return err
+		}
 		position = items[len(items)-1]
-		err = c.commit(p, items)
 	}
-	return err
+	return nil
 }
 
 // commit writes the results and the checkpoint atomically, so a crash can neither lose results nor duplicate them. If

@@ -43,23 +43,22 @@ func next(ctx context.Context, db *spanner.Client, part string, after item) ([]i
 	rest := spanner.KeyRange{Start: spanner.Key{part, int64(after)}, End: spanner.Key{part}, Kind: spanner.OpenClosed}
 	var items []item
 	err := db.Single().ReadWithOptions(ctx, "items", rest, []string{"position"}, &spanner.ReadOptions{Limit: batch}).Do(func(row *spanner.Row) error {
-		var i int64
+		var i item
 		err := row.Columns(&i)
-		items = append(items, item(i))
+		items = append(items, i)
 		return err
 	})
 	return items, err
 }
 
 // checkpointOf reads the position of the last item of a partition that was processed.
-func checkpointOf(ctx context.Context, db *spanner.Client, part string) (item, error) {
+func checkpointOf(ctx context.Context, db *spanner.Client, part string) (i item, err error) {
 	row, err := db.Single().ReadRow(ctx, "checkpoints", spanner.Key{part}, []string{"position"})
 	if err != nil {
 		return 0, err
 	}
-	var i int64
 	err = row.Columns(&i)
-	return item(i), err
+	return i, err
 }
 
 // process processes items until ctx ends, and returns the items that it processed. It always processes at least one.
