@@ -271,7 +271,7 @@ var (
 		one("an earlier command counts", "TestWhatIsReportedTooLateChangesNothing", guardGo,
 			"e.command != s.number {", "e.command > s.number {"),
 		one("a machine that was sick on standby never competes again", "TestASickServiceGivesTheLockUpAtOnce", guardGo,
-			"\t\t\ts.well = well\n", "\t\t\ts.well = s.well && well\n"),
+			"\ts.well = well\n", "\ts.well = s.well && well\n"),
 		one("a loss that nobody hears of", "TestEachLossIsToldOnce", execGo, "\t\tr.reportLoss(r.term, e.err)\n", ""),
 		one("a loop that is not asked", "TestUsersAreShownEachState", execGo, "\tcase <-r.of.asks:\n", ""),
 		one("a service that is activated after a stop", "TestGuardAtEachMoment", machineGo,

@@ -78,21 +78,27 @@ func (s *services) competes(how deed) (pause time.Duration, until time.Time, tro
 	return pause, until, trouble
 }
 
+// note notes the result of a health check on standby. The log has only the changes, and the status has each reason.
+func (s *services) note(err error) {
+	well := err == nil
+	switch {
+	case well && !s.well:
+		s.say("competing again because the health check succeeded")
+	case !well && s.well:
+		s.warn("not competing because the health check failed: %v", err)
+	}
+	s.well = well
+	if !well {
+		s.does(false, "on standby: not competing because the health check failed: %v", err)
+	}
+}
+
 // try polls the lock if the service is healthy, and claims it if possible.
 func (s *services) try(ctx context.Context) (elect.Step, *terminal.Exit) {
 	if now := s.candidate.Clock.Now(); !s.well || now.Since(s.checked) >= s.renew/2 { // polls may be more frequent than checks
 		s.checked = now
-		err := within(ctx, standby, s.reports.lease(), s.service.Check)
-		if well := err == nil; ctx.Err() == nil && well != s.well {
-			s.well = well
-			if well {
-				s.say("competing again because the health check succeeded")
-			} else {
-				s.warn("not competing because the health check failed: %v", err)
-			}
-		}
-		if err != nil && ctx.Err() == nil { // the reason may be another one each time
-			s.does(false, "on standby: not competing because the health check failed: %v", err)
+		if err := within(ctx, standby, s.reports.lease(), s.service.Check); ctx.Err() == nil {
+			s.note(err)
 		}
 	}
 	if !s.well || ctx.Err() != nil {
