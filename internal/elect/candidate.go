@@ -47,7 +47,7 @@ type memory struct {
 	coolDown   Pause // the candidate leaves the locks to others
 	yielded    bool  // the cool-down also ends when another candidate holds a lock
 	rest       Pause // like coolDown, but at the owner's request
-	aborted    bool  // its last claim was aborted
+	aborted    bool  // its last claim was aborted, and no poll has shown since whether that was wasted
 	unsure     bool  // the outcome of its last claim is unknown
 	contests   int   // the number of consecutive claims lost to other candidates
 	retry      Backoff
