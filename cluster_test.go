@@ -124,7 +124,7 @@ func obey(orders <-chan string, lock *spindle.Lock, db *spanner.Client, say func
 		if err := json.Unmarshal([]byte(order), &c); err != nil {
 			panic(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		var err error
 		if c.Fenced {
 			_, err = lock.Apply(ctx, c.Token, write(c.Value))
@@ -204,7 +204,7 @@ func (c *cluster) hear(p *process, line string) {
 // await waits for the first report of one of these kinds after the given time, from p, or from any process if p is nil.
 func (c *cluster) await(p *process, after time.Time, kinds ...string) (*process, report) {
 	c.tb.Helper()
-	timeout := time.After(3 * time.Minute)
+	timeout := time.After(patience)
 	for {
 		c.mu.Lock()
 		for _, q := range c.all {

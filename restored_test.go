@@ -58,7 +58,8 @@ func fenced(t testing.TB, l *standing, token spindle.Token) {
 	assert.ErrorIs(t, err, spindle.ErrFenced)
 }
 
-// unhurried is a lease that no term of these tests loses, however slow the machine is. No test waits for it to pass.
+// unhurried is a lease that no term of these tests loses, however slow the machine is. No test waits for it to pass: it
+// is longer than patience, so a test fails if something happens only after it.
 const unhurried = 10 * time.Minute
 
 // twoTerms are a term that is in a backup, and a term that began after it.
