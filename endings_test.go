@@ -23,7 +23,6 @@ import (
 type lingerer struct {
 	*fleet.Machine
 	b       *fleet.Fleet
-	reports *fleet.Reports
 	log     *fleet.Log
 	token   spindle.Token
 	term    spindle.Term
@@ -69,6 +68,15 @@ var endings = []struct {
 	}},
 	{"an outage", func(l *lingerer) { l.Link.Cut(); time.AfterFunc(2*fleet.Lease, l.Link.Mend) }},
 	{"work that stalls", func(l *lingerer) { l.stalls.Store(true) }},
+}
+
+// linger starts a machine whose work lingers, and returns a function that lets the work return.
+func linger(b *fleet.Fleet, opts ...spindle.Option) (l *lingerer, free func()) {
+	to, log := logging()
+	ctx, cancel := context.WithCancel(context.Background())
+	l = &lingerer{b: b, log: log, free: ctx}
+	l.Machine = b.Start("a", append(opts, to, spindle.WithLeader(l.lead))...)
+	return l, cancel
 }
 
 func (l *lingerer) lead(ctx context.Context, term spindle.Term) {
@@ -143,12 +151,9 @@ func TestWhileWorkLingersEachAnswerIsTrueOfTheLock(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, %v later %s, works for %v more, %s", first.name, between, second.name, lingers, o.name), func(t *testing.T) {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 				t := b.T
-				to, log := logging()
-				l := &lingerer{b: b, reports: fleet.NewReports(), log: log}
-				free, cancel := context.WithCancel(context.Background())
-				l.free = free
-				t.Cleanup(func() { cancel(); time.Sleep(time.Minute) })
-				l.Machine = b.Start("a", append(o.opts, l.reports.Options(), to, spindle.WithLeader(l.lead))...)
+				reports := fleet.NewReports()
+				l, free := linger(b, append(o.opts, reports.Options())...)
+				t.Cleanup(func() { free(); time.Sleep(time.Minute) })
 				pass := func(d time.Duration) {
 					for range d / (fleet.Lease / 20) {
 						time.Sleep(fleet.Lease / 20)
@@ -168,7 +173,7 @@ func TestWhileWorkLingersEachAnswerIsTrueOfTheLock(t *testing.T) {
 					require.ErrorIs(t, l.Run(context.Background()), spindle.ErrRunning)
 				default:
 				}
-				cancel()
+				free()
 				pass(2 * fleet.Lease)
 				for _, call := range l.calls {
 					require.Len(t, call, 1, "a call of StepDown is not answered")
@@ -190,7 +195,7 @@ func TestWhileWorkLingersEachAnswerIsTrueOfTheLock(t *testing.T) {
 						require.ErrorIs(t, e.Err, context.Cause(l.work))
 					}
 				}
-				metrics, counted := l.reports.Metrics(t), 0.0
+				metrics, counted := reports.Metrics(t), 0.0
 				for series, n := range metrics {
 					if strings.HasPrefix(series, "terms{") {
 						counted += n
@@ -211,14 +216,11 @@ func TestWhileWorkLingersEachAnswerIsTrueOfTheLock(t *testing.T) {
 
 // startLingering starts a machine whose work lingers, and returns a function that lets the work return and ends the machine.
 func startLingering(b *fleet.Fleet, opts ...spindle.Option) (l *lingerer, end func()) {
-	to, log := logging()
-	free, cancel := context.WithCancel(context.Background())
-	l = &lingerer{b: b, log: log, free: free}
-	l.Machine = b.Start("a", append(opts, to, spindle.WithLeader(l.lead))...)
+	l, free := linger(b, opts...)
 	synctest.Wait()
 	context.AfterFunc(l.work, func() { l.told = time.Now() })
 	return l, func() {
-		cancel()
+		free()
 		if l.ended.IsZero() {
 			l.Stop()
 		}
@@ -255,9 +257,12 @@ func TestAStepDownThatWaitsForWorkIsAnsweredHoweverTheTermEnds(t *testing.T) {
 // An operator who reads it knows how long the work has been hanging.
 func TestTheLogSaysHowLongTheWorkHasBeenWaitedFor(t *testing.T) {
 	for _, ending := range endings {
-		held := ending.name == "StepDown" || ending.name == "a request"
 		if ending.name == "nothing" || ending.name == "the end of Run" {
 			continue
+		}
+		says := "has not returned since its term ended"
+		if ending.name == "StepDown" || ending.name == "a request" {
+			says = "the lock stays held until it returns"
 		}
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 			l, end := startLingering(b, spindle.WithHandover(), spindle.WithStall(fleet.Lease/3))
@@ -268,10 +273,6 @@ func TestTheLogSaysHowLongTheWorkHasBeenWaitedFor(t *testing.T) {
 				time.Sleep(time.Until(l.told.Add(waited - time.Millisecond)))
 				l.log.Reset()
 				time.Sleep(2 * time.Millisecond)
-				says := "has not returned since its term ended"
-				if held {
-					says = "the lock stays held until it returns"
-				}
 				assert.Contains(t, l.log.String(), says, "%s, after %v", ending.name, waited)
 				assert.Contains(t, l.log.String(), "waited="+waited.String()+"\n", ending.name)
 				if ending.name == "work that stalls" {
