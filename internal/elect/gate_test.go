@@ -294,12 +294,11 @@ func TestAnAbortIsWastedIfTheNextPollFindsTheLockFree(t *testing.T) {
 			require.Nil(t, try().Term)
 			require.NoError(t, term.Release(t.Context(), nil))
 		}, 0},
-		"the poll fails": {func(t *testing.T, c, rival *Candidate, try func() Step) {
-			away, store := &memstore.Link{Store: rival.Table.Store}, c.Table.Store
-			away.Refuse(refusingStep("observe", errRefused))
-			c.Table.Store = away
+		"the poll fails": {func(t *testing.T, c, _ *Candidate, try func() Step) {
+			link := c.Table.Store.(*memstore.Link)
+			link.Refuse(refusingStep("observe", errRefused))
 			require.ErrorIs(t, try().Err, errRefused)
-			c.Table.Store = store
+			link.Refuse(nil)
 		}, 1},
 		"it is free, and the caller gives up": {func(t *testing.T, c, _ *Candidate, _ func() Step) {
 			c.Gate.limit, c.Gate.flying = 1, 1

@@ -257,22 +257,17 @@ func TestFurtherHeartbeatsFollowWhileThereIsTime(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		for _, of := range []time.Duration{lease, lease / 50, 100 * lease} {
 			synctest.Test(t, func(t *testing.T) {
-				var mu sync.Mutex
 				var sent []time.Time
-				store := &memstore.Store{}
-				c := candidate("a", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+				link := &memstore.Link{Store: &memstore.Store{}}
+				link.Lose(func(step string) bool { return step == "heartbeat" && !answered }, nil)
+				link.Refuse(func(step string) error {
 					if step != "heartbeat" {
-						return call(ctx, store)
+						return nil
 					}
-					mu.Lock()
 					sent = append(sent, time.Now())
-					mu.Unlock()
-					if answered {
-						return errRefused
-					}
-					<-ctx.Done()
-					return ctx.Err()
-				}), "m")
+					return errRefused
+				})
+				c := candidate("a", link, "m")
 				c.LeaseRecord.Lease = of
 				term := c.Try(t.Context(), All, lease/3).Term
 				require.NotNil(t, term)
