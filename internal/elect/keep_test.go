@@ -592,7 +592,7 @@ func TestAHeartbeatIsDueInTimeHoweverLateTheLastAnswerWas(t *testing.T) {
 				for phase := time.Duration(0); phase < interval; phase += interval / 7 {
 					clock := &stillClock{now: Instant{Wall: int64(time.Hour), Mono: int64(10*interval + phase)}, share: share}
 					term := &Term{life: life{clock: clock, lease: lease}}
-					term.standing.Store(&standing{acknowledged: Instant{clock.now.Wall - int64(since), clock.now.Mono - int64(since)}})
+					term.standing.Store(&standing{acknowledged: earlier(clock.now, since)})
 					what := fmt.Sprintf("interval %v, %v after the last one, share %v, phase %v", interval, since, share, phase)
 					last := max(lease*9/10-since, 0)
 					alone := (&Keeper{Term: term, Interval: interval}).untilBeat()

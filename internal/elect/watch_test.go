@@ -32,6 +32,11 @@ func (c *stillClock) Random(d time.Duration) time.Duration {
 	return time.Duration(c.share * float64(d-1))
 }
 
+// earlier returns the instant that was a while before another.
+func earlier(i Instant, d time.Duration) Instant {
+	return Instant{i.Wall - int64(d), i.Mono - int64(d)}
+}
+
 // A follower of a holder that is leaving polls as docs/locks.md says: not before the holder can release the lock, then often if it is
 // the successor, less often if another is, and ever more seldom once the holder takes longer than a lease. A follower that polls too
 // often loads the table, and one that polls too seldom leaves the lock without a holder.
@@ -47,7 +52,7 @@ func TestAFollowerOfALeavingHolderPollsAsOftenAsItsRoleRequires(t *testing.T) {
 				seen := LockView{Observation: heldBy(tokenOne, 0, record), FreeIn: other}
 				seen.Name, seen.Writer = "m", role
 				require.True(t, seen.Leaving())
-				c.observer.history("m").marked = Instant{clock.now.Wall - int64(since), clock.now.Mono - int64(since)}
+				c.observer.history("m").marked = earlier(clock.now, since)
 
 				want := every
 				if since > other {
@@ -171,8 +176,7 @@ func TestACandidateSignalsToEachHolderThatItConcerns(t *testing.T) {
 			}), names...)
 			_, err := c.Look(t.Context())
 			require.NoError(t, err)
-			c.preference.well.Wall -= int64(known * lease)
-			c.preference.well.Mono -= int64(known * lease)
+			c.preference.well = earlier(c.preference.well, known*lease)
 			if rest != "" {
 				c.Rest(lease)
 			}
@@ -240,8 +244,7 @@ func TestASuccessorIsNamedEvenIfThatTakesLongerThanThePause(t *testing.T) {
 			}), "m")
 			seen, err := me.Look(t.Context())
 			require.NoError(t, err)
-			me.preference.well.Wall -= int64(known * lease)
-			me.preference.well.Mono -= int64(known * lease)
+			me.preference.well = earlier(me.preference.well, known*lease)
 			began := time.Now()
 			left := me.signal(t.Context(), seen, lease/100)
 			what := fmt.Sprintf("%+v", c)
