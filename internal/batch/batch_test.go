@@ -328,12 +328,14 @@ func inPace(t *testing.T, f func(*pace)) {
 	})
 }
 
-// beat sends the heartbeat of a lock. From then on, each commit takes as long as given.
+// send sends the heartbeat of a lock, and returns its result.
+func (p *pace) send(ctx context.Context, name string, lease time.Duration) error {
+	return table.Table{Store: p.requests.Store(&p.counted, lease)}.Heartbeat(ctx, p.tokens[name], name)
+}
+
+// beat sends the heartbeat of a lock, and does not wait for its result. From then on, each commit takes as long as given.
 func (p *pace) beat(i int, lease, slow time.Duration) {
-	p.all.Go(func() {
-		name := fmt.Sprintf("lock-%04d", i)
-		assert.NoError(p, table.Table{Store: p.requests.Store(&p.counted, lease)}.Heartbeat(p.Context(), p.tokens[name], name))
-	})
+	p.all.Go(func() { assert.NoError(p, p.send(p.Context(), fmt.Sprintf("lock-%04d", i), lease)) })
 	time.Sleep(5 * time.Millisecond)
 	p.after(0, func() { p.slow = slow })
 }
@@ -413,22 +415,17 @@ func TestAHeartbeatThatWasGivenUpIsNotSent(t *testing.T) {
 					}
 					ctx, cancel := context.WithTimeout(p.Context(), limit)
 					defer cancel()
-					p.all.Go(func() {
-						err := table.Table{Store: p.requests.Store(&p.counted, lease)}.Heartbeat(ctx, p.tokens[name], name)
-						if up {
-							assert.ErrorIs(t, err, why)
-							return
-						}
-						assert.NoError(t, err)
-					})
-					if up {
-						time.AfterFunc(time.Millisecond, func() {
-							if why == context.Canceled {
-								cancel()
-							}
-							assert.NoError(t, table.Table{Store: &p.counted}.Release(p.Context(), p.tokens[name], name))
-						})
+					if !up {
+						p.all.Go(func() { assert.NoError(t, p.send(ctx, name, lease)) })
+						continue
 					}
+					p.all.Go(func() { assert.ErrorIs(t, p.send(ctx, name, lease), why) })
+					time.AfterFunc(time.Millisecond, func() {
+						if why == context.Canceled {
+							cancel()
+						}
+						assert.NoError(t, table.Table{Store: &p.counted}.Release(p.Context(), p.tokens[name], name))
+					})
 				}
 				p.all.Wait()
 				p.after(time.Second, func() { assert.Equal(t, min(1<<3-1-given, 1), p.commits, "%03b", given) })
