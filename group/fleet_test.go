@@ -347,6 +347,15 @@ func names(ps []Partition) []string {
 	return names
 }
 
+// otherMember returns the writes of an operator that make a process with the given lease record a member in a slot.
+func otherMember(slot int, token, heartbeat time.Time, record string) []table.Write {
+	name := table.SlotName("orders", slot)
+	return []table.Write{
+		{Kind: table.Insert, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: heartbeat}, {Column: table.ColToken, Value: token}, {Column: table.ColWriter, Value: "other"}}},
+		{Kind: table.Insert, Name: table.LeaseKey(name, table.TokenAt(token)), Set: []table.Cell{{Column: table.ColWriter, Value: record}}},
+	}
+}
+
 // partitionRows returns the table's rows without the members' rows.
 func (c *cluster) partitionRows() map[string]table.Row {
 	rows := c.store.Rows()

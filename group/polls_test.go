@@ -375,9 +375,8 @@ func TestAMemberThatRenewsBeforeItIsEvictedStaysInThePlan(t *testing.T) {
 			defer h.letGo()
 			digest, stays := h.m.inventory.List.Digest(), 0
 			for slot := 1; slot <= 3; slot++ {
-				name, token := table.SlotName("orders", slot), time.Now().Add(-time.Hour).UTC()
-				c.operate(table.Write{Kind: table.Insert, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: token.Add(lease)}, {Column: table.ColToken, Value: token}, {Column: table.ColWriter, Value: "other"}}},
-					table.Write{Kind: table.Insert, Name: table.LeaseKey(name, table.TokenAt(token)), Set: []table.Cell{{Column: table.ColWriter, Value: fmt.Sprintf(`{"lease":"10s","plan":%q}`, digest)}}})
+				token := time.Now().Add(-time.Hour).UTC()
+				c.operate(otherMember(slot, token, token.Add(lease), fmt.Sprintf(`{"lease":"10s","plan":%q}`, digest))...)
 			}
 			s, err := h.send.table.LookAtGroup(h.send.ctx, "orders", table.GroupQuery{Members: true, Body: true})
 			require.NoError(c.t, err)

@@ -110,10 +110,8 @@ func TestEachLookOfACrowdShowsWhichRowsAreGone(t *testing.T) {
 		c.sleep(2 * lease)
 		var others []table.Write
 		for i := range crowd { // members that have just joined, so they don't count yet
-			name, heartbeat := table.SlotName("orders", 100+i), time.Now().UTC()
-			token := heartbeat.Add(-lease / 2)
-			others = append(others, table.Write{Kind: table.Insert, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: heartbeat}, {Column: table.ColToken, Value: token}, {Column: table.ColWriter, Value: "other"}}},
-				table.Write{Kind: table.Insert, Name: table.LeaseKey(name, table.TokenAt(token)), Set: []table.Cell{{Column: table.ColWriter, Value: `{"lease":"10h","plan":"other"}`}}})
+			heartbeat := time.Now().UTC()
+			others = append(others, otherMember(100+i, heartbeat.Add(-lease/2), heartbeat, `{"lease":"10h","plan":"other"}`)...)
 		}
 		c.operate(others...)
 		look := func() (read int64) {
