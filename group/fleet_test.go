@@ -404,6 +404,11 @@ func (t *term) letGo() {
 	t.polls.readDeadline.Stop()
 	t.lease.End(context.Canceled)
 	t.m.running.Wait()
-	t.m.voice.watch.Close()
-	t.m.voice.metrics.close()
+	t.m.letGo()
+}
+
+// letGo drops a member that is in no term.
+func (m *member) letGo() {
+	m.voice.watch.Close()
+	m.voice.metrics.close()
 }

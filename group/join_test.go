@@ -181,8 +181,7 @@ func TestWhichSlotIsChosen(t *testing.T) {
 				}
 				assert.Equal(t, since, m.candidate.LeaseRecord.Since, "%s: its age", what)
 				assert.Equal(t, x.lost, co.lost, what)
-				m.voice.watch.Close()
-				m.voice.metrics.close()
+				m.letGo()
 			}
 
 			// Once another member was faster, it draws from as many slots as it takes to get out of the others' way, and its last slot is
@@ -203,8 +202,7 @@ func TestWhichSlotIsChosen(t *testing.T) {
 			require.Len(t, got, 2)
 			assert.Positive(t, got[taken[3].Name])
 			assert.Positive(t, got[taken[2].Name])
-			m.voice.watch.Close()
-			m.voice.metrics.close()
+			m.letGo()
 		})
 	}
 }
@@ -264,8 +262,7 @@ func TestWhatEndsACoolDown(t *testing.T) {
 			m.coolDown(ctx, x.pause)
 			assert.Equal(t, x.want, time.Since(began), x.polls)
 			assert.Equal(t, len(x.polls), polls, x.polls)
-			m.voice.watch.Close()
-			m.voice.metrics.close()
+			m.letGo()
 		})
 	}
 }
