@@ -145,12 +145,9 @@ func TestWhenAMemberPollsAgain(t *testing.T) {
 		"its last whole poll was long ago":    {func(p poll) { ago(p, lease*3/10) }, tenth},
 		"a new group waits":                   {func(p poll) { p.h.upkeep.planning.Settling = lease / 5 }, lease / 5},
 		"a new group has almost waited":       {func(p poll) { p.h.upkeep.planning.Settling = 1 }, lease / 50},
-		"its turn to publish comes": {func(p poll) {
-			o := memberRow(0, at(p), time.Second, 0, lease)
-			p.s.Members[o.Name] = o
-		}, tenth},
-		"it is new":            {since(lease * 4 / 5), lease / 5},
-		"it is almost not new": {since(lease - 3*time.Millisecond), lease / 50},
+		"its turn to publish comes":           {with(0, lease, func(o *table.Observation) { o.Name = table.SlotName("orders", 0) }), tenth},
+		"it is new":                           {since(lease * 4 / 5), lease / 5},
+		"it is almost not new":                {since(lease - 3*time.Millisecond), lease / 50},
 		"a crowd, and one whose lease ends soon": {func(p poll) {
 			for slot := range manyMembers {
 				o := memberRow(10+slot, at(p), time.Second, 0, lease)
@@ -160,7 +157,7 @@ func TestWhenAMemberPollsAgain(t *testing.T) {
 		}, third},
 	} {
 		inVirtualTime(t, func(c *cluster) {
-			if strings.HasPrefix(what, "its turn") { // after another's
+			if what == "its turn to publish comes" { // after another's
 				defer c.inHand(c.process("b", Numbered(1))).letGo()
 			}
 			h := c.inHand(c.process("a", Numbered(1)))
