@@ -253,8 +253,8 @@ func TestAStepDownThatWaitsForWorkIsAnsweredHoweverTheTermEnds(t *testing.T) {
 	}
 }
 
-// Each time that the wait for the work has doubled since its ctx ended, the log says how long it was, and what that means for the lock.
-// An operator who reads it knows how long the work has been hanging.
+// Each time that the wait for the work has doubled since the work's ctx ended, the log says how long the wait has lasted and what that
+// means for the lock. An operator who reads the log knows how long the work has been hanging.
 func TestTheLogSaysHowLongTheWorkHasBeenWaitedFor(t *testing.T) {
 	for _, ending := range endings {
 		if ending.name == "nothing" || ending.name == "the end of Run" {

@@ -780,8 +780,8 @@ func TestTheGapOfAHandoverIsAtLeastTheTimeWithoutAHolder(t *testing.T) {
 	})
 }
 
-// A request for a handover ends without the end of its ctx, too, once nobody can learn any more what becomes of it: a program without a
-// time limit would wait for ever. A short refusal ends nothing.
+// A request for a handover also ends before its ctx does, once further reads can't show what becomes of it. Otherwise, a program without
+// a time limit would wait for ever. If Spanner refuses reads for a short time only, the request goes on.
 func TestARequestForAHandoverEndsOnceFurtherReadsArePointless(t *testing.T) {
 	for _, c := range []struct {
 		err   error

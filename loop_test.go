@@ -146,8 +146,8 @@ func (d slowLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Work that returns within the grace period was in time, even if the loop was held up meanwhile and finds both over at once. Otherwise,
-// the lock would be left to expire although no process works.
+// Work that returns within the grace period is in time, even if the loop is held up meanwhile and learns at one instant that both are
+// over. Otherwise, the lock would be left to expire although no process works.
 func TestWorkThatReturnedInTimeIsNotLateBecauseTheLoopIs(t *testing.T) {
 	for range 10 { // the loop may react to either first
 		for _, opts := range [][]spindle.Option{nil, {spindle.WithHandover()}} {

@@ -197,8 +197,8 @@ func TestAWaitThatEndsSaysWhy(t *testing.T) {
 	})
 }
 
-// What Seen returns is as old as the poll that showed it, counted from when the poll was sent. Where Spanner is slow, a program would
-// otherwise take a leader for present that another may have replaced.
+// The age that Seen returns counts from when the poll was sent that showed the leader. Otherwise, where Spanner is slow, a program would
+// rely on a leader that another may have replaced.
 func TestTheAgeOfWhatIsSeenCountsFromWhenThePollWasSent(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a, c := b.Start("a"), b.Machine("c")

@@ -347,7 +347,7 @@ func names(ps []Partition) []string {
 	return names
 }
 
-// otherMember returns the writes of an operator that make a process with the given lease record a member in a slot.
+// otherMember returns writes that add another process to the group, in the given slot and with the given lease record.
 func otherMember(slot int, token, heartbeat time.Time, record string) []table.Write {
 	name := table.SlotName("orders", slot)
 	return []table.Write{

@@ -226,8 +226,8 @@ func TestRunAndWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A process that cools down polls twice per lease, and joins early only if two polls in a row show that no member is left: others then
-// need not share with a process that fails. A poll that fails shows nothing, and the end of ctx ends it at once.
+// A process that cools down polls twice per lease, and joins early only if two polls in a row show that no member lives: a living one
+// need not share with a process that fails. A poll that fails shows nothing. The end of ctx ends the cool-down at once.
 func TestWhatEndsACoolDown(t *testing.T) {
 	for _, x := range []struct {
 		polls       string // e: no member lives; m: one does; f: it fails

@@ -329,8 +329,9 @@ func TestAPartitionWhoseRowsVanishIsNotClaimedWhileItsHolderMayAct(t *testing.T)
 	})
 }
 
-// Health knows the result of each poll in a term: since when none has succeeded, counted from when the last successful one was sent, and
-// why. A failure is forgotten with the next success. For as long, Spanner counts as silent, which decides whether the member cools down.
+// Health knows the result of each poll in a term: for how long none has succeeded, counted from when the last successful one was sent,
+// and why. A success makes it forget the failures. Spanner counts as silent for the same time, which decides whether the member cools
+// down.
 func TestHealthKnowsTheResultOfEachPoll(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const pause, took = lease / 10, lease / 20
@@ -362,8 +363,8 @@ func TestHealthKnowsTheResultOfEachPoll(t *testing.T) {
 	})
 }
 
-// An eviction ends only terms of members that are still silent. A member that has renewed meanwhile stays in the plan, and its
-// partitions with it, whichever of the others were evicted.
+// An eviction ends only terms of members that are still silent. A member that has renewed meanwhile stays in the plan and keeps its
+// partitions, whichever of the others are evicted.
 func TestAMemberThatRenewsBeforeItIsEvictedStaysInThePlan(t *testing.T) {
 	for renews := range 1 << 3 {
 		inVirtualTime(t, func(c *cluster) {

@@ -227,8 +227,8 @@ func TestHeartbeatsThatFailedShareSmallerCommits(t *testing.T) {
 	})
 }
 
-// claiming returns a candidate whose claims share a gate with heartbeats. If bounded is true, transactions have aborted each other, so that the
-// gate has a limit.
+// claiming returns a candidate whose claims share a gate with heartbeats. If bounded is true, transactions have aborted each other, so
+// that the gate has a limit.
 func claiming(t *testing.T, r *batch.Requests, link *memstore.Link, bounded bool) *elect.Candidate {
 	c := &elect.Candidate{Table: table.Table{Store: link}, Clock: elect.SystemClock{}, Names: []string{"other"}, ID: "me",
 		LeaseRecord: table.LeaseRecord{Lease: lease}, Gate: elect.Entrance{Gate: &r.Claims}}
@@ -284,8 +284,8 @@ func TestWhereTransactionsAbortEachOtherCommitsAreSentInTurn(t *testing.T) {
 	}
 }
 
-// Claims wait for heartbeats only while these are in progress, whatever becomes of them. A process whose heartbeat fails would claim nothing
-// any more, otherwise.
+// Claims wait for heartbeats only while these are in progress, whatever becomes of them. Otherwise, a process whose heartbeat has failed
+// would never claim anything again.
 func TestAClaimGoesOnAfterEachHeartbeat(t *testing.T) {
 	for _, outcome := range []error{nil, table.ErrAborted, table.ErrMissing, context.DeadlineExceeded} {
 		synctest.Test(t, func(t *testing.T) {
@@ -368,8 +368,8 @@ func TestAHeartbeatWaitsForItsOwnWindowAtMost(t *testing.T) {
 	}
 }
 
-// A heartbeat waits for those in progress for a fiftieth of its lease, or for a tenth if transactions abort each other: another commit would
-// then abort the first one.
+// A heartbeat waits at most a fiftieth of its lease for those in progress, or a tenth if transactions abort each other, because its
+// commit would then abort theirs.
 func TestHowLongAHeartbeatWaitsForThoseInProgress(t *testing.T) {
 	for _, bounded := range []bool{false, true} {
 		inPace(t, func(p *pace) {

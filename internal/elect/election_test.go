@@ -99,7 +99,7 @@ func (b *ballot) pass(ctx context.Context, step string, store table.Store, call 
 
 // Whatever happens to the requests of a claim, a new term's deadline counts from before the request that was applied last and is known
 // to have been, and a claim that is not confirmed is given up in time. Otherwise a slow answer makes two holders, or a lock without one.
-// The end of the caller's ctx cuts off no request and no term: the lock would stay held by nobody.
+// The end of the caller's ctx cuts off no request and no term, because the lock would then stay held by nobody.
 func TestANewTermsDeadlineCountsFromBeforeTheRequestThatWonIt(t *testing.T) {
 	won, failed := map[string]int{}, 0
 	for seed := range 600 {

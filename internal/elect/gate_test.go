@@ -187,8 +187,8 @@ func TestPlacesAreGivenInOrder(t *testing.T) {
 	})
 }
 
-// Owners take turns from when they come, however many places the others have had before. Otherwise, a newcomer with many claims, or one that
-// has always been there, would keep all others waiting.
+// An owner takes turns with the others from its first claim on, however many places they have had before. Otherwise, either a newcomer
+// with many claims or an owner that has always been there would keep all others waiting.
 func TestAnOwnerThatComesLaterTakesTurnsWithTheOthers(t *testing.T) {
 	for _, before := range []int{0, 1, 20} { // places that the first owner has had
 		synctest.Test(t, func(t *testing.T) {
@@ -247,8 +247,8 @@ func TestWhoLeavesTheGateKeepsNoPlace(t *testing.T) {
 	})
 }
 
-// Without a limit, too, one owner has no more than 32 claims in flight, and claims that are not answered keep no place for ever. The
-// process's own claims do not wait.
+// Even at a gate without a limit, an owner has at most 32 claims in flight, and a claim that is not answered gives its place up after a
+// while. The process's own claims do not wait.
 func TestClaimsOfAnOwnerThatAreNotAnsweredMakeRoomForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gate{}

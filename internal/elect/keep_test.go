@@ -251,8 +251,8 @@ func TestHeartbeatsAreRepeatedSoonInEachOutage(t *testing.T) {
 	})
 }
 
-// While a heartbeat is not acknowledged, others follow soon enough to save the term: at most a quarter of the lease after an attempt that is
-// not answered, and in less than half of the time that is left.
+// While a heartbeat is not acknowledged, others follow soon enough to save the term: each is sent within a quarter of the lease after
+// the one before it, and within half of the time that was left then.
 func TestFurtherHeartbeatsFollowWhileThereIsTime(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		for _, of := range []time.Duration{lease, lease / 50, 100 * lease} {
@@ -288,8 +288,8 @@ func TestFurtherHeartbeatsFollowWhileThereIsTime(t *testing.T) {
 	}
 }
 
-// An operator's request is accepted at once, but one of a higher priority only when the term has stopped to ignore them. The owner
-// learns whose it was.
+// A term accepts an operator's request at once, but a request from a candidate of higher priority only once the term no longer ignores
+// such requests. The owner learns whose request it was.
 func TestARequestIsAcceptedWhenTheTermNoLongerIgnoresIt(t *testing.T) {
 	for _, ignored := range []time.Duration{0, lease / 2, 5 * lease} {
 		for _, asked := range [][]table.Request{{table.ByOperator}, {table.ByPreference}, {table.ByPreference, table.ByOperator}} {
@@ -503,8 +503,8 @@ func TestAnAnnouncementLeavesTimeToStopTheWork(t *testing.T) {
 	}
 }
 
-// An announcement takes a third of the lease and the announcement's round trip from the answer on, however many attempts it took: a
-// follower that polled just before the commit must see it before the release. If it can't be made, the term ends without it.
+// From its answer on, an announcement lasts for a third of the lease and its own round trip, however many attempts it took: a follower
+// that polled just before the commit must see it before the release. If all attempts fail, the term ends without an announcement.
 func TestAnAnnouncementLastsFromItsCommitOn(t *testing.T) {
 	for _, trip := range []time.Duration{0, lease / 20, lease / 6} {
 		for fails, at := range map[int]time.Duration{0: 0, 1: lease / 300, 3: 7 * lease / 300, 1000: lease / 3} { // the last attempt

@@ -198,7 +198,7 @@ func TestNoPauseIsLongerThanTheCallerWants(t *testing.T) {
 }
 
 // The queue learns what a poll has read of it, even if a further read of the poll fails. Otherwise, a waiter would lose sight of its
-// neighbours while the rows of the lock can't all be read.
+// neighbours while some rows of the lock can't be read.
 func TestAQueueLearnsWhatWasReadOfIt(t *testing.T) {
 	for failed, learns := range map[int]int{0: 1, 1: 0, 2: 1} { // the read that fails; 0: none
 		synctest.Test(t, func(t *testing.T) {
@@ -224,14 +224,14 @@ func TestAQueueLearnsWhatWasReadOfIt(t *testing.T) {
 	}
 }
 
-// oneQueue counts what it learns.
+// oneQueue is a queue that counts how often it learns something.
 type oneQueue struct{ learned int }
 
 func (*oneQueue) Asks() *table.Beside    { return &table.Beside{} }
 func (q *oneQueue) Learns(*table.Beside) { q.learned++ }
 
-// The pauses after failed attempts double from a thirtieth of the longest to the longest, but are never longer than ten seconds, and the
-// first never longer than one. However long the lease is, a candidate is back soon after an outage.
+// The pauses after failed attempts double from a thirtieth of the longest one up to the longest one. No pause is longer than ten seconds,
+// and the first is at most one second. However long the lease is, a candidate is back soon after an outage.
 func TestThePausesAfterFailuresDoubleWithinBounds(t *testing.T) {
 	for _, longest := range []time.Duration{3 * time.Millisecond, time.Second, 9 * time.Second, 10 * time.Second, time.Minute, 24 * time.Hour} {
 		for _, share := range []float64{0, 1} {

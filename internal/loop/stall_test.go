@@ -115,8 +115,8 @@ func TestOnlyLongPausesOfTheProcessAreNotCounted(t *testing.T) {
 	}
 }
 
-// Each time that work has made no progress for half of the limit, this is said once, while there is as much time left. It ends only if
-// the whole limit passes, however often it has slowed down before: an operator can see it coming each time.
+// Each time that work has made no progress for half of the limit, the watch says so once, while the other half is left. It ends the work
+// only if the whole limit passes, however often the work has slowed down before: an operator can see each end coming.
 func TestEachTimeThatWorkSlowsDownIsSaidOnce(t *testing.T) {
 	const limit, quick, slow, slower, stalls = time.Minute, 29 * time.Second, 31 * time.Second, 59 * time.Second, 61 * time.Second
 	for _, idle := range [][]time.Duration{{quick, quick, quick}, {slow}, {slow, slow}, {slower, slower, slower}, {slower, quick, slow}, {slow, quick, quick, slower, stalls}, {stalls}} {
@@ -138,8 +138,8 @@ func TestEachTimeThatWorkSlowsDownIsSaidOnce(t *testing.T) {
 	}
 }
 
-// Once stop has returned, nothing is said of the work any more: what is being said is waited for. Otherwise, the end of one call of the
-// work could be taken for that of the next.
+// Once stop has returned, the watch says nothing of the work any more: stop waits for a call of Slow or End that is in progress.
+// Otherwise, the end of one call of the work could be taken for the end of the next one.
 func TestTheWatchOfWorkIsOverOnceStopReturns(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -88,8 +88,8 @@ func moved(a, b []int) int {
 	return n
 }
 
-// limited divides the members into those that get only one partition, because they are on trial and others are not, and the rest. The
-// rest share the number of partitions that is left according to the sum of their weights.
+// limited returns the members that get only one partition each, because they are on trial and others are not, and the rest. It also
+// returns how many partitions are left for the rest, and the sum of the weights of the rest.
 func limited(partitions int, members []Member) (one, rest []Member, left, sum int) {
 	for _, m := range members {
 		sum += m.Weight
@@ -106,8 +106,8 @@ func limited(partitions int, members []Member) (one, rest []Member, left, sum in
 	return one, rest, left, sum
 }
 
-// bound returns the minimum number of partitions that have to move if every share is the exact share rounded down or
-// up, and members on trial are limited.
+// bound returns the minimum number of partitions that have to move if each limited member gets one partition, and every
+// other share is the exact share rounded down or up.
 func bound(before []int, members []Member) int {
 	one, rest, n, sum := limited(len(before), members)
 	has, stay, left, gain := count(before), 0, n, 0
