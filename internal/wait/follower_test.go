@@ -152,8 +152,7 @@ func TestARestEndsOnceTheLockCanBeFree(t *testing.T) {
 						b := p.Asks()
 						b.At = began
 						for i := range ahead + 1 {
-							w := table.Ticket{Queue: "e", Time: table.Token(2 - i), Nonce: []string{"own", "other"}[i], Rank: 2, Grace: time.Second}.Put()
-							b.Rows = append(b.Rows, table.Row{Name: w.Name, Heartbeat: began, Writer: w.Set[2].Value.(string)})
+							b.Rows = append(b.Rows, rowOf(table.Ticket{Queue: "e", Time: table.Token(2 - i), Nonce: []string{"own", "other"}[i], Rank: 2, Grace: time.Second}, began))
 						}
 						p.Learns(b)
 						assert.Equal(t, ahead, p.Ahead())

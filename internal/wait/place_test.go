@@ -38,8 +38,8 @@ func TestAWaiterBehindSetsLearnsThatItIsFirst(t *testing.T) {
 		b := p.Asks()
 		b.At = now
 		for _, ticket := range tickets {
-			if w := ticket.Put(); w.Name <= b.Queues[0].To {
-				b.Rows = append(b.Rows, table.Row{Name: w.Name, Heartbeat: now, Writer: w.Set[2].Value.(string)})
+			if ticket.Row() <= b.Queues[0].To {
+				b.Rows = append(b.Rows, rowOf(ticket, now))
 			}
 		}
 		p.Learns(b)
@@ -64,8 +64,7 @@ func TestTheClaimOfAQueuesFirstWaiterIsInTurn(t *testing.T) {
 		b := p.Asks()
 		b.At = now
 		for _, ticket := range tickets {
-			w := ticket.Put()
-			b.Rows = append(b.Rows, table.Row{Name: w.Name, Heartbeat: now, Writer: w.Set[2].Value.(string)})
+			b.Rows = append(b.Rows, rowOf(ticket, now))
 		}
 		p.Learns(b)
 		return p.InOrder(func(seen []elect.LockView) elect.Decision { return elect.Decision{Claim: seen} })(make([]elect.LockView, 1))

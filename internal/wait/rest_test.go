@@ -46,8 +46,7 @@ func TestHowLongAWaiterRests(t *testing.T) {
 					b.At = time.Now().Truncate(time.Microsecond)
 					for _, queue := range queues {
 						for _, t := range h.queue(queue) {
-							w := t.Put()
-							b.Rows = append(b.Rows, table.Row{Name: w.Name, Heartbeat: b.At, Writer: w.Set[2].Value.(string)})
+							b.Rows = append(b.Rows, rowOf(t, b.At))
 						}
 						seen = append(seen, elect.LockView{Observation: table.Observation{Name: queue, Exists: true, At: b.At, Token: table.TokenAt(b.At.Add(-held))}})
 					}
@@ -184,8 +183,8 @@ func TestASetBehindThoseThatWereReadIsNotFirst(t *testing.T) {
 				for i, q := range p.Queues {
 					for _, t := range append([]table.Ticket{p.Own}, all...) {
 						t.Queue = q
-						if w := t.Put(); w.Name <= b.Queues[i].To && (t.Nonce != "nonce" || n < table.MostTickets) { // the own one is not read
-							b.Rows = append(b.Rows, table.Row{Name: w.Name, Heartbeat: now, Writer: w.Set[2].Value.(string)})
+						if t.Row() <= b.Queues[i].To && (t.Nonce != "nonce" || n < table.MostTickets) { // the own one is not read
+							b.Rows = append(b.Rows, rowOf(t, now))
 						}
 					}
 				}

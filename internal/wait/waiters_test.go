@@ -49,6 +49,12 @@ func (h *hall) puts(queue, nonce string, change func(*table.Ticket)) table.Ticke
 	return other
 }
 
+// rowOf returns the row of a ticket that its waiter last wrote at the given time.
+func rowOf(t table.Ticket, at time.Time) table.Row {
+	w := t.Put()
+	return table.Row{Name: w.Name, Heartbeat: at, Writer: w.Set[2].Value.(string)}
+}
+
 // queue returns the tickets in the table, as the next poll finds them.
 func (h *hall) queue(name string) []table.Ticket {
 	var rows []table.Row
