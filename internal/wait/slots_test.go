@@ -12,6 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/fair"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/steps"
 )
 
 // Only slots that everybody knows are free: all who hold a slot, and all who wait for one. A process that has died, or has only claimed a
@@ -75,10 +76,7 @@ func TestAClaimedSlotIsKnownIfItIsWithinEachSize(t *testing.T) {
 			inHall(t, func(h *hall) {
 				warned := 0
 				s, name := NewSlots("s", own, func(table.Observation) { warned++ }), Slot("s", 0)
-				seen, err := h.table.Observe(h.Context(), name)
-				require.NoError(t, err)
-				token, err := h.table.Claim(h.Context(), "other", seen...)
-				require.NoError(t, err)
+				token := steps.Claim(h.T, h.table, name)
 				require.NoError(t, h.table.Confirm(h.Context(), token, table.LeaseRecord{Lease: h.config.Lease, ID: "other", Slots: theirs}, name))
 				for i := range 6 {
 					known, err := s.IsKnown(h.Context(), h.table, Slot("s", i))

@@ -49,6 +49,36 @@ func (h *hall) puts(queue, nonce string, change func(*table.Ticket)) table.Ticke
 	return other
 }
 
+// putsReachable is like puts, for a waiter that can be notified at the returned address.
+func (h *hall) putsReachable(queue, nonce string, network, host byte) (table.Ticket, netip.AddrPort) {
+	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, network, host}), 7700)
+	return h.puts(queue, nonce, func(o *table.Ticket) { o.Notify = notify.New(at, elect.SystemClock{}, nil).Contact("", o.Row()) }), at
+}
+
+// outbox has the receivers of the messages that a place has sent.
+type outbox struct {
+	mu sync.Mutex
+	to []netip.AddrPort
+}
+
+// notifies gives a place a Notifier that sends to the outbox.
+func (o *outbox) notifies(c *options.Config) {
+	c.Notifier = notify.New(netip.MustParseAddrPort("10.0.0.1:7700"), elect.SystemClock{}, func(_ []byte, to netip.AddrPort) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.to = append(o.to, to)
+	})
+}
+
+// since returns the receivers since the last call.
+func (o *outbox) since() []netip.AddrPort {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.to
+	o.to = nil
+	return all
+}
+
 // rowOf returns the row of a ticket that its waiter last wrote at the given time.
 func rowOf(t table.Ticket, at time.Time) table.Row {
 	w := t.Put()
@@ -94,9 +124,7 @@ func TestATicketSaysWhoWaits(t *testing.T) {
 			assert.Empty(t, h.queue("b"))
 		}
 		h.config.Notifier.Close()
-	}, func(c *options.Config) {
-		c.Notifier = notify.New(netip.MustParseAddrPort("10.0.0.1:7700"), elect.SystemClock{}, func([]byte, netip.AddrPort) {})
-	})
+	}, new(outbox).notifies)
 }
 
 // An owner may have 32 requests in flight. Each write of tickets takes one of these places until it is answered, and then gives it
@@ -215,22 +243,7 @@ func TestASetsClaimIsInTurnOnlyIfItIsFirstInAllItsQueues(t *testing.T) {
 // A term's Book has the waiters of each of its locks, and no others. How long each leaves a free lock to those ahead depends on how long
 // the lock was held, except for a semaphore, where each of them may take one of several slots.
 func TestABookHasTheWaitersOfEachLock(t *testing.T) {
-	var mu sync.Mutex
-	var sent []netip.AddrPort
-	notifies := func(c *options.Config) {
-		c.Notifier = notify.New(netip.MustParseAddrPort("10.0.0.1:7700"), elect.SystemClock{}, func(_ []byte, to netip.AddrPort) {
-			mu.Lock()
-			defer mu.Unlock()
-			sent = append(sent, to)
-		})
-	}
-	since := func() []netip.AddrPort { // returns the receivers since the last call
-		mu.Lock()
-		defer mu.Unlock()
-		all := sent
-		sent = nil
-		return all
-	}
+	var sent outbox
 	for name, c := range map[string]struct {
 		queues, locks []string
 		slots         int
@@ -251,10 +264,7 @@ func TestABookHasTheWaitersOfEachLock(t *testing.T) {
 			behind, addresses := map[string][]table.Ticket{}, map[string][]netip.AddrPort{}
 			for i, queue := range c.queues {
 				for k := range 2 + i {
-					at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(1 + i), byte(k)}), 7700)
-					other := h.puts(queue, fmt.Sprint("w", k), func(o *table.Ticket) {
-						o.Notify = notify.New(at, elect.SystemClock{}, nil).Contact("", o.Row())
-					})
+					other, at := h.putsReachable(queue, fmt.Sprint("w", k), byte(1+i), byte(k))
 					behind[queue], addresses[queue] = append(behind[queue], other), append(addresses[queue], at)
 				}
 			}
@@ -276,12 +286,12 @@ func TestABookHasTheWaitersOfEachLock(t *testing.T) {
 					grace = time.Duration(len(ahead)) * (time.Second + 2*time.Second/9)
 				}
 				assert.Equal(t, grace, page.After(ahead), name)
-				since()
+				sent.since()
 				book[i : i+1].Free(false)
-				assert.Equal(t, addresses[c.queues[i]], since(), name)
+				assert.Equal(t, addresses[c.queues[i]], sent.since(), name)
 			}
 			h.config.Notifier.Close()
-		}, notifies)
+		}, sent.notifies)
 	}
 }
 
@@ -290,21 +300,16 @@ func TestABookHasTheWaitersOfEachLock(t *testing.T) {
 func TestAWaiterThatFindsALockFreeTellsThoseAhead(t *testing.T) {
 	for name, queues := range map[string][]string{"a mutex": {"a"}, "a set": {"a", "b"}, "a semaphore": {"s/slot/"}} {
 		for ahead := range 5 {
-			var mu sync.Mutex
-			sent := map[netip.AddrPort]int{}
+			var messages outbox
 			inHall(t, func(h *hall) {
-				p, slots, want := New(&h.config, h.table, queues...), NewSlots("s", 1, nil), map[netip.AddrPort]int{}
+				p, slots := New(&h.config, h.table, queues...), NewSlots("s", 1, nil)
+				want, sent := map[netip.AddrPort]int{}, map[netip.AddrPort]int{}
 				p.Ear = h.config.Ear()
 				defer h.config.Notifier.Close()
 				defer p.Ear.Close()
-				puts := func(queue, k int) netip.AddrPort {
-					at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(1 + queue), byte(k)}), 7700)
-					h.puts(queues[queue], fmt.Sprint("w", k), func(o *table.Ticket) { o.Notify = notify.New(at, elect.SystemClock{}, nil).Contact("", o.Row()) })
-					return at
-				}
-				for i := range queues {
+				for i, queue := range queues {
 					for k := range ahead {
-						if at := puts(i, k); k < 3 {
+						if _, at := h.putsReachable(queue, fmt.Sprint("w", k), byte(1+i), byte(k)); k < 3 {
 							want[at] = 1
 						}
 					}
@@ -312,8 +317,8 @@ func TestAWaiterThatFindsALockFreeTellsThoseAhead(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				h.poll(&p)
 				require.NoError(t, p.Attend(h.Context(), "nonce", make([]elect.LockView, len(queues))))
-				for i := range queues {
-					puts(i, 100)
+				for i, queue := range queues {
+					h.putsReachable(queue, "w100", byte(1+i), 100)
 				}
 				for range 2 {
 					seen := h.poll(&p)
@@ -327,16 +332,11 @@ func TestAWaiterThatFindsALockFreeTellsThoseAhead(t *testing.T) {
 					assert.Equal(t, ahead == 0, choose(seen).Claim != nil, name)
 					synctest.Wait()
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				assert.Equal(t, want, sent, "%s, %d ahead", name, ahead)
-			}, func(c *options.Config) {
-				c.Notifier = notify.New(netip.MustParseAddrPort("10.0.0.1:7700"), elect.SystemClock{}, func(_ []byte, to netip.AddrPort) {
-					mu.Lock()
-					defer mu.Unlock()
+				for _, to := range messages.since() {
 					sent[to]++
-				})
-			})
+				}
+				assert.Equal(t, want, sent, "%s, %d ahead", name, ahead)
+			}, messages.notifies)
 		}
 	}
 }
