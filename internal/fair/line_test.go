@@ -68,8 +68,8 @@ func TestTheHeadWaitsForNobodyAndTheOthersForItsGrace(t *testing.T) {
 	assert.Less(t, two, 2*grace, "not the graces of all")
 }
 
-// A poll may read only the first tickets of a queue. A waiter whose own ticket is among them, even as the last one, knows its place. One whose
-// ticket comes later, or that has none, counts as the 33rd.
+// A poll may read only the first tickets of a queue. A waiter knows its place if its own ticket is among them, even as the last one. A waiter
+// with a later ticket, or with none, counts as the 33rd.
 func TestAWaiterKnowsItsPlaceIfItsTicketWasRead(t *testing.T) {
 	a, b, c := ticket(1), ticket(2), ticket(3)
 	for end, places := range map[string][4]int{
@@ -208,8 +208,8 @@ func TestASetIsWaitedForOnlyOnceItIsFirstEverywhere(t *testing.T) {
 	assert.Empty(t, line(own, idle, set(2, time.Hour), own).Before())
 }
 
-// A free lock is left to a set for longer, the longer the set has waited, whatever its priority: it may need another lock. But it is not left
-// to the set for ever, because the holder of the other lock may itself be waiting for the free one.
+// The longer a set has waited, the longer a free lock is left to it, whatever its priority: the set may still need another lock. The lock is
+// not left to the set for ever, because the holder of the other lock may itself be waiting for the free one.
 func TestAFreeLockIsNotLeftToASetForEver(t *testing.T) {
 	for rank := range table.MaxRank + 1 {
 		for waited, most := range map[time.Duration]time.Duration{time.Second: table.MaxGrace, 80 * time.Second: table.MaxGrace, 4 * time.Minute: 15 * time.Second, time.Hour: time.Minute} {

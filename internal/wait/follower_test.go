@@ -133,8 +133,8 @@ func TestAFollowerRestsLongOnlyForALeaderThatIsAlive(t *testing.T) {
 	}
 }
 
-// Whoever the waiter is, and however long the leases are: while the holder answers, a rest ends when the lock can become free, or after a
-// lease if that is sooner. The holder's lease may be shorter than the waiter's, and a holder that dies stops to answer too late.
+// While the holder answers, the rest of a follower or a waiter ends when the lock can become free, or after a lease if that is sooner. The
+// holder's lease may be shorter than the waiter's: if the holder dies, the lock can be free before the waiter notices that no answers come.
 func TestARestEndsOnceTheLockCanBeFree(t *testing.T) {
 	const pause = 200 * time.Millisecond
 	for name, ahead := range map[string]int{"a follower": -1, "the first waiter": 0, "the second waiter": 1} {

@@ -83,8 +83,8 @@ func TestHowLongAWaiterRests(t *testing.T) {
 	}
 }
 
-// After short terms, a waiter leaves the lock to one ahead for a short time only, because that one polls often. If a long term ended not long
-// ago, it leaves the whole grace: the one ahead may still be in the pause that it began during that term.
+// After short terms, a waiter leaves a free lock to the waiter ahead only for a short time, because the waiter ahead polls often. If a long
+// term ended recently, it leaves the lock for the whole grace: the waiter ahead may still be in a pause that it began during the long term.
 func TestTheTermsThatPollsHaveShownSayHowLongToWait(t *testing.T) {
 	const short, delay = 200 * time.Millisecond, 2 * time.Second / 9 // the delay is that of the priority
 	for name, c := range map[string]struct{ before, ago, wait time.Duration }{

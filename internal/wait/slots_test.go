@@ -68,8 +68,8 @@ func TestTheFreeSlotsAreThoseThatAllKnow(t *testing.T) {
 	}
 }
 
-// A slot that was claimed is kept only if it is within this process's size and the size of each holder. With one more, there would be more
-// holders than the largest size. A mutex with the name of a slot has no size.
+// A process keeps a slot that it has claimed only if the slot is within its own size and the size of each holder. If one more slot counted,
+// there could be more holders than the largest size. A mutex with the name of a slot has no size.
 func TestAClaimedSlotIsKnownIfItIsWithinEachSize(t *testing.T) {
 	for own := 1; own < 5; own++ {
 		for theirs := range 6 {

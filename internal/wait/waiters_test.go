@@ -295,8 +295,8 @@ func TestABookHasTheWaitersOfEachLock(t *testing.T) {
 	}
 }
 
-// A waiter that finds a lock free tells the first of those ahead in the lock's queue, once: the release may not have told them, and they may
-// rest for a lease. It tells nobody who comes after it.
+// A waiter that finds a lock free notifies the first waiters ahead of it in the lock's queue, once: the release may not have notified them,
+// and they may rest for a lease. It does not notify the waiters behind it.
 func TestAWaiterThatFindsALockFreeTellsThoseAhead(t *testing.T) {
 	for name, queues := range map[string][]string{"a mutex": {"a"}, "a set": {"a", "b"}, "a semaphore": {"s/slot/"}} {
 		for ahead := range 5 {
