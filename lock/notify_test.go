@@ -14,6 +14,7 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -286,8 +287,8 @@ func TestWaitersPollWhenTheirHolderMayLoseTheLock(t *testing.T) {
 func TestAHolderThatHasLostItsLockTellsItsWaiters(t *testing.T) {
 	unlock := func(_ *notified, holder *Mutex, _ func()) { _ = holder.Unlock(context.Background()) }
 	for name, c := range map[string]struct {
-		stuck string // a step that takes ten minutes, whatever becomes of its ctx
-		end   func(n *notified, holder *Mutex, mute func())
+		slow string // a step that takes ten minutes, whatever becomes of its ctx
+		end  func(n *notified, holder *Mutex, mute func())
 	}{
 		"unlocked":     {"", unlock},
 		"not answered": {"release", unlock},
@@ -305,16 +306,11 @@ func TestAHolderThatHasLostItsLockTellsItsWaiters(t *testing.T) {
 		"expired": {"", func(_ *notified, holder *Mutex, mute func()) { lost := holder.Lost(); mute(); <-lost }},
 	} {
 		withNotifications(t, func(n *notified) {
-			mute, hangs := make(chan struct{}), atomic.Bool{}
+			mute, link := make(chan struct{}), &memstore.Link{}
 			opts, _ := n.options("holder")
 			holder := New(nil, "locktable", "m", append(opts, options.Option(func(o *options.Config) {
-				store := o.Store
-				o.Mute, o.Store = mute, table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
-					if hangs.Load() && step == c.stuck {
-						time.Sleep(10 * time.Minute)
-					}
-					return call(ctx, store)
-				})
+				link.Store = o.Store
+				o.Mute, o.Store = mute, link
 			}))...)
 			assert.NoError(t, holder.Lock(n.ctx))
 			opts, silence := n.options("waiter")
@@ -328,7 +324,7 @@ func TestAHolderThatHasLostItsLockTellsItsWaiters(t *testing.T) {
 			assert.Error(t, <-ended)
 			synctest.Wait()
 			before := n.net.Sent()
-			hangs.Store(true)
+			link.Sicken(c.slow, memstore.Slow, 10*time.Minute)
 			c.end(n, holder, func() { close(mute) })
 			synctest.Wait()
 			assert.Equal(t, before+1, n.net.Sent(), name)

@@ -58,16 +58,8 @@ func TestATryGetsAFreeLockWithinAGraceOfTheDeadAhead(t *testing.T) {
 // look at its ctx.
 func TestUnlockEndsWithItsCtxWhateverAHeartbeatDoes(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
-		opts := []Option{silent, spindleLease(4 * time.Second), options.Option(func(c *options.Config) {
-			c.Process = g.Name()
-			c.Store = table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
-				if step == "heartbeat" {
-					time.Sleep(10 * time.Minute)
-				}
-				return call(ctx, g.spanner)
-			})
-		})}
-		m := New(nil, "locktable", "m", opts...)
+		m, link := g.linked("process", "m", spindleLease(4*time.Second))
+		link.Sicken("heartbeat", memstore.Slow, 10*time.Minute)
 		require.NoError(t, m.Lock(g.ctx))
 		time.Sleep(2 * time.Second)
 		ctx, cancel := context.WithTimeout(g.ctx, time.Second)
