@@ -154,70 +154,69 @@ func TestALockThatIsLostSaysWhy(t *testing.T) {
 	})
 }
 
-// Each term ends in the reports, once and with its reason, whatever the lock is and however it ends: with a release, with one that is not
-// answered, while a heartbeat hangs, or with a loss, whoever notices it first. Otherwise, a dashboard would show a holder that there is not.
+// The reports count the end of each term once, with its reason, whatever the lock is and however the term ends: with a release, with a release
+// that is not answered, while a heartbeat hangs, or with a loss, whatever finds it first. Otherwise, a dashboard would show a holder that does
+// not exist.
 func TestEachTermEndsInTheReportsOnce(t *testing.T) {
-	briefly := func(b *bed, giveBack func(context.Context) error) {
-		ctx, cancel := within1s(b.Context())
-		defer cancel()
-		assert.ErrorContains(b, giveBack(ctx), "left to expire")
+	type hold struct {
+		*bed
+		*process
+		giveBack func(context.Context) error
+		lose     func() // an operator takes the lock away
 	}
-	hangs := func(d time.Duration) func(*bed, *process, func(context.Context) error, func()) {
-		return func(b *bed, p *process, giveBack func(context.Context) error, _ func()) {
-			p.After(func(step string) {
+	briefly := func(h hold) {
+		ctx, cancel := within1s(h.Context())
+		defer cancel()
+		assert.ErrorContains(h, h.giveBack(ctx), "left to expire")
+	}
+	hangs := func(d time.Duration) func(hold) {
+		return func(h hold) {
+			h.After(func(step string) {
 				if step == "heartbeat" {
 					time.Sleep(d)
 				}
 			})
 			time.Sleep(4 * time.Second)
-			briefly(b, giveBack)
+			briefly(h)
 		}
 	}
 	ends := map[string]struct {
 		reason string
-		end    func(b *bed, p *process, giveBack func(context.Context) error, lose func())
+		end    func(hold)
 	}{
-		"released": {"released", func(b *bed, _ *process, giveBack func(context.Context) error, _ func()) {
-			assert.NoError(b, giveBack(b.Context()))
-		}},
-		"not answered": {"released", func(b *bed, p *process, giveBack func(context.Context) error, _ func()) {
-			p.Cut()
-			briefly(b, giveBack)
-		}},
-		"a heartbeat hangs for a while":               {"released", hangs(3 * time.Second)},
+		"released":                      {"released", func(h hold) { assert.NoError(h, h.giveBack(h.Context())) }},
+		"not answered":                  {"released", func(h hold) { h.Cut(); briefly(h) }},
+		"a heartbeat hangs for a while": {"released", hangs(3 * time.Second)},
 		"a heartbeat hangs for longer than the lease": {"expired", hangs(time.Minute)},
-		"superseded, as the release finds": {"superseded", func(b *bed, _ *process, giveBack func(context.Context) error, lose func()) {
-			lose()
-			assert.ErrorIs(b, giveBack(b.Context()), ErrNotHeld)
+		"superseded, as the release finds": {"superseded", func(h hold) {
+			h.lose()
+			assert.ErrorIs(h, h.giveBack(h.Context()), ErrNotHeld)
 		}},
-		"superseded, as a heartbeat finds": {"superseded", func(b *bed, _ *process, giveBack func(context.Context) error, lose func()) {
-			lose()
+		"superseded, as a heartbeat finds": {"superseded", func(h hold) {
+			h.lose()
 			time.Sleep(5 * time.Second)
-			assert.ErrorIs(b, giveBack(b.Context()), ErrNotHeld)
+			assert.ErrorIs(h, h.giveBack(h.Context()), ErrNotHeld)
 		}},
-		"expired": {"expired", func(b *bed, p *process, giveBack func(context.Context) error, _ func()) {
-			p.Cut()
+		"expired": {"expired", func(h hold) {
+			h.Cut()
 			time.Sleep(time.Minute)
-			assert.ErrorIs(b, giveBack(b.Context()), ErrNotHeld)
+			assert.ErrorIs(h, h.giveBack(h.Context()), ErrNotHeld)
 		}},
 	}
 	for name, c := range ends {
 		for kind, names := range map[string][]string{"one lock": {"a"}, "a set": {"a", "b"}, "a semaphore": {"a"}} {
 			inVirtualTime(t, func(b *bed) {
-				r, p := fleet.NewReports(), b.process()
-				opts := p.options([]Option{r.Options()})
-				var giveBack func(context.Context) error
-				var lose func()
+				r, h := fleet.NewReports(), hold{bed: b, process: b.process()}
 				if kind == "a semaphore" {
-					permit, err := NewSemaphore(nil, "locktable", "a", 1, opts...).Acquire(b.Context())
+					permit, err := h.semaphore("a", 1, r.Options()).Acquire(b.Context())
 					require.NoError(t, err)
-					giveBack, lose = permit.Release, func() { b.lose("a/slot/0000", permit.Token()) }
+					h.giveBack, h.lose = permit.Release, func() { b.lose("a/slot/0000", permit.Token()) }
 				} else {
-					l := All(nil, "locktable", names, opts...)
+					l := All(nil, "locktable", names, h.options([]Option{r.Options()})...)
 					require.NoError(t, l.Lock(b.Context()))
-					giveBack, lose = l.Unlock, func() { b.lose("a", l.Token()) }
+					h.giveBack, h.lose = l.Unlock, func() { b.lose("a", l.Token()) }
 				}
-				c.end(b, p, giveBack, lose)
+				c.end(h)
 				time.Sleep(time.Hour)
 				metrics := r.Metrics(t)
 				for _, lock := range names {
