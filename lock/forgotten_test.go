@@ -131,7 +131,7 @@ func TestAForgottenLockThatIsLostIsNoObstacle(t *testing.T) {
 					}
 					go func() { got <- next.Lock(context.WithoutCancel(b.Context())) }()
 				}
-				time.Sleep(45 * time.Second) // a lease for the rows that are gone, and the value is looked at once in a lease
+				time.Sleep(45 * time.Second) // others wait a lease once the rows are gone, and the holder looks at the value once in a lease
 				synctest.Wait()
 				require.Equal(t, i == 2, len(got) == 1, "%s: %s", order, event)
 				if garbage := h.by.garbage.Load(); i < 2 && garbage && h.term.Held() {

@@ -282,8 +282,9 @@ func TestWaitersPollWhenTheirHolderMayLoseTheLock(t *testing.T) {
 	})
 }
 
-// However a hold ends, the holder tells those who wait at once: they may rest for as long as it answers. An operator breaks the lock, which the
-// next heartbeat finds out; the lease expires; Unlock releases the lock, leaves it to expire, or does not wait for a heartbeat that hangs.
+// However a hold ends, the holder notifies its waiters at once, because they may rest for as long as the holder answers. A hold ends when a
+// heartbeat finds that an operator has broken the lock, when the lease expires, or when Unlock releases the lock, leaves it to expire, or gives
+// up on a heartbeat that hangs.
 func TestAHolderThatHasLostItsLockTellsItsWaiters(t *testing.T) {
 	unlock := func(_ *notified, holder *Mutex, _ func()) { _ = holder.Unlock(context.Background()) }
 	for name, c := range map[string]struct {

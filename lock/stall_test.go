@@ -80,8 +80,8 @@ func TestWorkThatStallsDoesNotHoldTheLock(t *testing.T) {
 	}
 }
 
-// Progress with the context of one Do counts for that Do and for each Do around it, but not for work inside it: that may hang. Otherwise, the
-// lock of outer work would be lost although it goes on, or the lock of inner work kept although it hangs.
+// Progress with the ctx of a Do counts for that Do and for each Do around it, but not for a Do inside it, whose work may hang. Otherwise, outer
+// work that goes on would lose its lock, or inner work that hangs would keep its lock.
 func TestProgressCountsForEachDoAroundIt(t *testing.T) {
 	const depth = 4
 	for level := range depth {
