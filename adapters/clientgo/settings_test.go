@@ -87,7 +87,7 @@ func TestARefusedElectorIsRefusedUntilItsSettingsAreAccepted(t *testing.T) {
 		for _, renewal := range []bool{false, true} {
 			inVirtualTime(t, func(w *world) {
 				a := w.machine("a")
-				lead := func(within time.Duration) error {
+				update := func(within time.Duration) error {
 					ctx := context.Background()
 					if within != 0 {
 						var cancel func()
@@ -96,18 +96,17 @@ func TestARefusedElectorIsRefusedUntilItsSettingsAreAccepted(t *testing.T) {
 					}
 					return a.lock.Update(ctx, a.written())
 				}
-				_, _, err := a.lock.Get(context.Background())
-				require.NoError(t, err)
+				a.get()
 				if renewal {
-					require.NoError(t, lead(0))
+					require.NoError(t, update(0))
 				}
-				err = lead(within)
+				err := update(within)
 				require.Equal(t, renewal && within > a.config.RenewDeadline, err != nil, "%v, %v: %v", within, renewal, err)
 				if err != nil {
-					require.Equal(t, err, lead(0))
+					require.Equal(t, err, update(0))
 					require.NoError(t, a.lock.Accept(a.config))
 				}
-				require.NoError(t, lead(time.Second))
+				require.NoError(t, update(time.Second))
 			})
 		}
 	}

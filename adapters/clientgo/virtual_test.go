@@ -180,6 +180,20 @@ func (m *machine) stop() {
 	assert.NoError(m.w.t, m.lock.Stop(context.Background()))
 }
 
+// get gets the lock's record, as an elector does to acquire the lock, and returns once the machine holds the spindle lock.
+func (m *machine) get() {
+	m.w.t.Helper()
+	_, _, err := m.lock.Get(context.Background())
+	require.NoError(m.w.t, err)
+}
+
+// lead acquires the lock as an elector does, but runs none.
+func (m *machine) lead() {
+	m.w.t.Helper()
+	m.get()
+	require.NoError(m.w.t, m.lock.Update(context.Background(), m.written()))
+}
+
 func (m *machine) isLeading() bool {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -450,8 +464,7 @@ func TestATermThatNobodyLeadsUnderIsNotKept(t *testing.T) {
 	for name, end := range ends {
 		inVirtualTime(t, func(w *world) {
 			a := w.machine("a")
-			_, _, err := a.lock.Get(context.Background())
-			require.NoError(t, err)
+			a.get()
 			given := a.lock.seat.term
 			end(a)
 			w.until(lease, func() bool { return given.lost.Err() != nil })
@@ -466,9 +479,7 @@ func TestClientGoLeadsForNoLongerThanItsLockIsHeld(t *testing.T) {
 	for name, lose := range losses {
 		inVirtualTime(t, func(w *world) {
 			a := w.machine("a")
-			_, _, err := a.lock.Get(context.Background())
-			require.NoError(t, err)
-			require.NoError(t, a.lock.Update(context.Background(), a.written()))
+			a.lead()
 			lose(a)
 			for range 2000 {
 				synctest.Wait()
@@ -488,9 +499,7 @@ func TestTheLockOutlastsAnElectorHoweverLateItStops(t *testing.T) {
 	for _, late := range []time.Duration{-5900, -1000, -500, -499, -1, 0, 1, 5000, 9999} { // ms after the promised time
 		inVirtualTime(t, func(w *world) {
 			a := w.machine("a")
-			_, _, err := a.lock.Get(context.Background())
-			require.NoError(t, err)
-			require.NoError(t, a.lock.Update(context.Background(), a.written()))
+			a.lead()
 			time.Sleep(5900*time.Millisecond + late*time.Millisecond)
 			assert.True(t, a.holds(), "until the elector stops")
 			a.lock.RecordEvent("stopped leading")
@@ -524,8 +533,7 @@ func TestAnElectorThatAcquiresAgainDoesNotWaitForItself(t *testing.T) {
 		var last spindle.Token
 		for range 3 {
 			start := time.Now()
-			_, _, err := a.lock.Get(context.Background())
-			require.NoError(t, err)
+			a.get()
 			assert.Less(t, time.Since(start), a.config.RetryPeriod)
 			require.NoError(t, a.lock.Update(context.Background(), a.written()))
 			require.Greater(t, a.lock.Token(), last)
@@ -592,8 +600,7 @@ func TestALockWithoutAnElectorIsGivenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(w *world) {
 				a, b := w.machine("a"), w.machine("b")
-				_, _, err := a.lock.Get(context.Background())
-				require.NoError(t, err)
+				a.get()
 				b.run()
 				time.Sleep(time.Second)
 				c.use(a)
