@@ -38,8 +38,8 @@ func TestAQuantileIsTheNearestValue(t *testing.T) {
 	assert.Empty(t, quantiles(nil, 0.5))
 }
 
-// A part is held by the seat whose current process was the last to say that it holds it. The reports of two processes may
-// arrive in any order, and those of a process that was killed say nothing.
+// A part belongs to the seat whose current process was the last to report that it holds the part. The reports of two
+// processes may arrive in any order. The reports of a process that was killed do not count.
 func TestAPartIsHeldByWhoSaidSoLast(t *testing.T) {
 	a, b := &process{}, &process{}
 	c := &crew{seats: []*seat{{process: a}, {process: b}}, owner: map[string]int{}}
@@ -50,7 +50,7 @@ func TestAPartIsHeldByWhoSaidSoLast(t *testing.T) {
 	say(0, a, held)
 	say(1, b, held)
 	say(0, a, left)
-	assert.Equal(t, map[string]int{"p": 1}, c.owner, "what the first has left is the second's by then")
+	assert.Equal(t, map[string]int{"p": 1}, c.owner, "the second process has reported that it holds the part")
 	say(1, b, left)
 	assert.Empty(t, c.owner)
 	c.seats[0].process = &process{}
@@ -62,7 +62,8 @@ func TestAPartIsHeldByWhoSaidSoLast(t *testing.T) {
 	assert.NoError(t, c.note(event{seat: 1, by: b, ended: true}), "it was told to")
 }
 
-// A measurement that fails ends its processes, which would disturb the next ones, and the others are still made.
+// If a measurement fails, its processes are ended, because they would disturb the next measurement. The other measurements
+// are still made.
 func TestAMeasurementThatFailsEndsItsProcesses(t *testing.T) {
 	for stopsOnly, n := range map[bool]int{false: 6, true: 4} {
 		started, running := 0, 0

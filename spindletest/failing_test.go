@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Failing is a test that fails, and does not fail the test that it is in.
+// Failing records its failures, and does not fail the test that contains it.
 type Failing struct {
 	testing.TB
 	Said   string
@@ -24,7 +24,7 @@ func (f *Failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// Failure is what f fails its test with, or "".
+// Failure returns the message that f passes to Fatalf, or "" if f does not call Fatalf.
 func Failure(t *testing.T, f func(testing.TB)) string {
 	tb, done := &Failing{TB: t}, make(chan struct{})
 	go func() { defer close(done); f(tb) }()

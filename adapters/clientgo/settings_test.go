@@ -80,8 +80,8 @@ func TestARenewDeadlineThatWasNotCheckedIsRefused(t *testing.T) {
 	})
 }
 
-// Only the ctx of a renewal tells an elector's RenewDeadline: the first Update may have any deadline, such as a manager's
-// own. An elector that is refused is refused until Accept succeeds, and may lead again from then on.
+// Only a renewal's ctx shows an elector's RenewDeadline: the ctx of the first Update may have any deadline, such as a
+// manager's own. A refused elector stays refused until Accept succeeds, and may lead again from then on.
 func TestARefusedElectorIsRefusedUntilItsSettingsAreAccepted(t *testing.T) {
 	for _, within := range []time.Duration{0, time.Second, 4320 * time.Millisecond, 4321 * time.Millisecond, time.Hour} {
 		for _, renewal := range []bool{false, true} {

@@ -420,7 +420,7 @@ func TestAnElectorThatHangsIsToldWhenTheLockIsGivenBack(t *testing.T) {
 	})
 }
 
-// losses are the ways in which a term of the spindle lock ends before its elector wants that.
+// losses are the ways in which a term of the spindle lock ends although its elector has not stopped.
 var losses = map[string]func(*machine){
 	"it is cut off":   func(m *machine) { m.link.Cut() },
 	"it is suspended": func(m *machine) { m.clock.Wall.Add(int64(lease)) },
@@ -430,8 +430,8 @@ var losses = map[string]func(*machine){
 	"it is asked to step down": func(m *machine) { go func() { _ = m.lock.Spindle().StepDown(context.Background()) }() },
 }
 
-// A loss ends the ctx of Context if client-go leads, whatever the loss. A candidate that loses a term before client-go
-// leads under it remains a candidate: otherwise, a manager would exit although nothing has happened to it.
+// If client-go leads, each kind of loss ends the ctx of Context. A candidate that loses a term before client-go leads under
+// it remains a candidate: otherwise, a manager would exit although it has not led.
 func TestOnlyALossWhileClientGoLeadsEndsAContext(t *testing.T) {
 	for name, lose := range losses {
 		for _, leads := range []bool{false, true} {
@@ -473,8 +473,8 @@ func TestATermThatNobodyLeadsUnderIsNotKept(t *testing.T) {
 	}
 }
 
-// Token and Get say that this process leads for exactly as long as spindle says that it holds the lock. An elector that
-// is late would otherwise write under a token that another process's term has replaced.
+// Token and Get say that this process leads for exactly as long as spindle says that it holds the lock. Otherwise, a late
+// elector would write under a token that another process's term has replaced.
 func TestClientGoLeadsForNoLongerThanItsLockIsHeld(t *testing.T) {
 	for name, lose := range losses {
 		inVirtualTime(t, func(w *world) {
@@ -493,8 +493,8 @@ func TestClientGoLeadsForNoLongerThanItsLockIsHeld(t *testing.T) {
 	}
 }
 
-// The lock is kept for what the last Update allows the elector, and for a twentieth of the lease after the elector has
-// said that it stops, because only then does it cancel its work. It is kept a lease for an elector that says nothing.
+// The lock is kept for as long as the last Update lets the elector lead, and for lease/20 after the elector has said that
+// it stops, because the elector cancels its work only then. If the elector says nothing, the lock is kept a lease longer.
 func TestTheLockOutlastsAnElectorHoweverLateItStops(t *testing.T) {
 	for _, late := range []time.Duration{-5900, -1000, -500, -499, -1, 0, 1, 5000, 9999} { // ms after the promised time
 		inVirtualTime(t, func(w *world) {
@@ -650,7 +650,7 @@ func TestFollowersAreToldWhoLeads(t *testing.T) {
 	})
 }
 
-// A follower is told of each leader, also if it has not led in between.
+// A follower is told of each leader, even if it has not led in between.
 func TestAFollowerIsToldOfEachLeader(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		leads, next := w.machine("a").run(), w.machine("b")
@@ -670,8 +670,8 @@ func TestAFollowerIsToldOfEachLeader(t *testing.T) {
 	})
 }
 
-// A leader is named for as long as its lease may last, and no longer, though the one who asks hears nothing new: nobody
-// is told that a dead process leads. The record allows for the whole lease: client-go would try to acquire too early.
+// A follower that is cut off names the leader for as long as the leader's lease may last, and no longer: it must not say
+// that a dead process leads. The record covers the whole lease: otherwise, client-go would try to acquire too early.
 func TestALeaderIsNamedForAsLongAsItsLease(t *testing.T) {
 	for _, l := range []time.Duration{100 * time.Millisecond, time.Second, 2500 * time.Millisecond, lease} {
 		inVirtualTime(t, func(w *world) {

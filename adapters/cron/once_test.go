@@ -88,8 +88,8 @@ func TestATimeThatALaterOneHasPassedIsInformation(t *testing.T) {
 	testcheck.None(t, b.err, "an error")
 }
 
-// Whatever the work returns, and whether ctx has ended by then, its failure is reported as an error, and only the end of
-// ctx as information. Otherwise, an operator would not learn that a job has failed. Only work that has not failed is done.
+// Each failure of the work is reported as an error, even if ctx has ended by then: otherwise, an operator would not learn
+// that a job has failed. Work that only returns the end of ctx is reported as information. Neither counts as done.
 func TestEachOutcomeIsReportedAsWhatItIs(t *testing.T) {
 	for _, err := range []error{nil, errors.New("broken"), fmt.Errorf("a Once of its own: %w", lock.ErrPassed), context.DeadlineExceeded, context.Canceled} {
 		for _, ends := range []bool{false, true} {

@@ -26,8 +26,9 @@ func lockerOn(link *memstore.Link, process string, log *bytes.Buffer) gocron.Loc
 		options.Option(func(c *options.Config) { c.Store, c.Process = link, process }))
 }
 
-// A scheduler that shuts down before Lock has returned runs no job and leaves it to another machine, whichever request
-// was in progress. Once Lock has returned, the end of ctx says nothing: the job keeps its lock, and counts as done.
+// A scheduler that shuts down before Lock has returned does not run the job and leaves it to another machine, whichever
+// request was in progress. Once Lock has returned, the end of ctx changes nothing: the job keeps its lock, and counts as
+// done.
 func TestALockerHeedsTheEndOfCtxUntilTheJobBegins(t *testing.T) {
 	for end, begun := 1, false; !begun; end++ {
 		synctest.Test(t, func(t *testing.T) {

@@ -301,8 +301,8 @@ func TestAVersionIsPushedOnceAndStaysAsItIs(t *testing.T) {
 	}
 }
 
-// A registry that denies access to a repository that does not exist gets the first version, too. Any other answer is not
-// taken for a version that is missing, and nothing is pushed.
+// The first version is pushed even if the registry denies access to a repository that does not exist. Any other error does
+// not mean that the version is missing, so nothing is pushed.
 func TestTheFirstVersionIsPushedWhereAMissingRepositoryIsDenied(t *testing.T) {
 	for _, code := range []int{http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden, http.StatusBadRequest, http.StatusConflict} {
 		has := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -330,7 +330,7 @@ func TestTheFirstVersionIsPushedWhereAMissingRepositoryIsDenied(t *testing.T) {
 	}
 }
 
-// If one of the two outputs fails, the command fails, and does not publish a version that its caller takes for missing.
+// If the layout can't be written, the command fails and pushes nothing: its caller would not expect a published version.
 func TestNothingIsPushedAfterALayoutThatFailed(t *testing.T) {
 	requests := 0
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
@@ -344,7 +344,8 @@ func TestNothingIsPushedAfterALayoutThatFailed(t *testing.T) {
 	assert.Empty(t, out.String())
 }
 
-// The programs of the image would trust a root that is trusted only for older certificates without that condition.
+// Some roots are trusted only for older certificates. The image's programs would not know of this condition, and would
+// trust such a root for every certificate.
 func TestRootsThatAreTrustedUnderAConditionAreLeftOut(t *testing.T) {
 	text := roots()
 	for root := range bundle.Roots() {
