@@ -284,10 +284,18 @@ func TestProgramsThatDontFitAreRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "from commit ", "a release has one commit")
 }
 
-func TestAVersionIsPushedOnceAndStaysAsItIs(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+func emptyRegistry() http.Handler { return registry.New(registry.Logger(log.New(io.Discard, "", 0))) }
+
+// repositoryOn returns the name of a repository on a registry that serves until the test ends.
+func repositoryOn(t *testing.T, registry http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(registry)
 	t.Cleanup(server.Close)
-	repository := strings.TrimPrefix(server.URL, "http://") + "/spindle-lock/spindle"
+	return strings.TrimPrefix(server.URL, "http://") + "/spindle-lock/spindle"
+}
+
+func TestAVersionIsPushedOnceAndStaysAsItIs(t *testing.T) {
+	repository := repositoryOn(t, emptyRegistry())
 	index, digest := written(t, programsOf(t)...)
 	for range 2 { // also if the first attempt got as far as this
 		var out bytes.Buffer
@@ -305,17 +313,15 @@ func TestAVersionIsPushedOnceAndStaysAsItIs(t *testing.T) {
 // not mean that the version is missing, so nothing is pushed.
 func TestTheFirstVersionIsPushedWhereAMissingRepositoryIsDenied(t *testing.T) {
 	for _, code := range []int{http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden, http.StatusBadRequest, http.StatusConflict} {
-		has := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+		has := emptyRegistry()
 		var asked atomic.Bool
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		repository := repositoryOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, version) && asked.CompareAndSwap(false, true) { // before it may push
 				w.WriteHeader(code)
 				return
 			}
 			has.ServeHTTP(w, r)
 		}))
-		t.Cleanup(server.Close)
-		repository := strings.TrimPrefix(server.URL, "http://") + "/spindle-lock/spindle"
 		err := push(context.Background(), repository, empty.Index, version)
 		tag, bad := name.NewTag(repository + ":" + version)
 		require.NoError(t, bad)
