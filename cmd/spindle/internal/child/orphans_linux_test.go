@@ -474,13 +474,13 @@ func TestTheFirstProcessOfAContainerReapsAllAndKillsOnlyWhatItsProgramLeft(t *te
 	inNamespaces(t, "init", syscall.CLONE_NEWPID|syscall.CLONE_NEWNS, "DIR="+t.TempDir())
 }
 
-// asInit is that process.
+// asInit runs as the first process of a container, and returns what it did wrong.
 func asInit(dir string) error {
 	if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, "")); err != nil {
 		return err
 	}
 	ReapAsInit()
-	reaped := func() error { // an orphan that ends
+	reaped := func() error { // checks that an orphan that ends is reaped
 		made, err := exec.Command("sh", "-c", "setsid sh -c 'while ! [ -e "+dir+"/end ]; do sleep 0.01; done' >/dev/null 2>&1 & echo $!").Output()
 		if err != nil {
 			return err

@@ -74,12 +74,19 @@ func TestAGroupIsGoneOnceNothingRunsInIt(t *testing.T) {
 	assert.NotEmpty(t, born(group), "it is a zombie")
 }
 
-// headless starts a process in its own group whose first thread has ended, so that it looks like a zombie.
-func headless(t *testing.T) (pid int) {
+// inRole returns a command that runs this binary in a role.
+func inRole(t *testing.T, as string, env ...string) *exec.Cmd {
+	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	c := exec.Command(self)
-	c.Env = append(os.Environ(), role+"=headless")
+	c.Env = append(append(os.Environ(), role+"="+as), env...)
+	return c
+}
+
+// headless starts a process in its own group whose first thread has ended, so that it looks like a zombie.
+func headless(t *testing.T) (pid int) {
+	c := inRole(t, "headless")
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
 	pid = inGroup(t, c)
@@ -108,10 +115,7 @@ func TestNothingIsKnownFromTheProcOfAnotherNamespace(t *testing.T) {
 // inNamespaces runs this binary in a role, in namespaces of its own, and returns what it prints.
 func inNamespaces(t *testing.T, as string, kinds uintptr, env ...string) string {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	c := exec.Command(self)
-	c.Env = append(append(os.Environ(), role+"="+as), env...)
+	c := inRole(t, as, env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: kinds}
 	if os.Getuid() != 0 {
 		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
