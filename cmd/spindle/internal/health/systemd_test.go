@@ -20,7 +20,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 )
 
-// listen lets what this process reports go to a socket of the test.
+// listen makes this process report to a socket of the test.
 func listen(t *testing.T) *commandtest.Systemd {
 	t.Helper()
 	m := commandtest.NewSystemd(t, 30*time.Second)

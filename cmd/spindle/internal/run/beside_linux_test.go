@@ -34,7 +34,7 @@ func TestAWatchdogReleasesTheLockOnceExecAndItsProgramAreGone(t *testing.T) {
 				switch {
 				case releases:
 					assert.GreaterOrEqual(t, took, gone)
-				case why == child.Late: // else the program's death would have no reason
+				case why == child.Late: // otherwise, nothing would say why the program died
 					assert.Contains(t, fmt.Sprint(said), "job: exec missed its deadline, so its watchdog ended the program")
 				default:
 					assert.Empty(t, said)

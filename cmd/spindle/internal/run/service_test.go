@@ -484,8 +484,7 @@ func TestUsersAreShownEachState(t *testing.T) {
 }
 
 // Users are shown why a machine on standby does not compete, whether its health check fails or hangs, and only as long as that is so. If
-// the reason changes, they are shown the new one.
-// A check that fails while the machine holds the lock does not put it on standby.
+// the reason changes, they are shown the new reason. A check that fails while the machine holds the lock does not put it on standby.
 func TestAMachineIsShownNotToCompeteExactlyWhileItDoesNot(t *testing.T) {
 	const idle = "on standby: not competing because the health check failed: "
 	for _, hang := range []bool{false, true} {

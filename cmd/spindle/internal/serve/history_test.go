@@ -265,8 +265,8 @@ func TestALockThatIsTakenHoursAfterItExpiredIsShown(t *testing.T) {
 	}
 }
 
-// A lock that expired and that nobody takes keeps its last term, however long ago that was: it is neither forgotten nor counted anew at
-// each read, which would look like a lock that changes hands all the time.
+// If nobody takes a lock that has expired, the lock keeps its last term, however long ago the term ended. The term is neither forgotten nor
+// counted again at each read, which would look like a lock that changes hands all the time.
 func TestALockThatNobodyTakesKeepsItsLastTerm(t *testing.T) {
 	var s scene
 	s.holds("a", 0)
