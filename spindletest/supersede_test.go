@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -26,12 +27,7 @@ func TestWhatRefusesToBeSupersededIsSaidAtOnce(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					began := time.Now()
 					said := Failure(t, func(tb testing.TB) {
-						what(tb, refusing(func(step string) error {
-							if step == refused {
-								return status.Error(code, "not for you")
-							}
-							return nil
-						}))
+						what(tb, refusing(fleet.Refusing(refused, status.Error(code, "not for you"))))
 					})
 					assert.Contains(t, said, "not for you", "%s: %v", refused, code)
 					assert.InDelta(t, takes.Seconds(), time.Since(began).Seconds(), 0.2, "%s: %v", refused, code)
