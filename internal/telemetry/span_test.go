@@ -24,12 +24,21 @@ const lease = 10 * time.Second
 
 var errStopped = errors.New("stopped")
 
+// scope returns the scope of a candidate for the locks, which reports to r.
+func scope(r *fleet.Reports, loop bool, locks ...string) telemetry.Scope {
+	return telemetry.Scope{Meters: r.Meters, Tracers: r.Tracers, Table: "locktable", Locks: locks, Loop: loop}
+}
+
+func candidate(tab table.Table, names ...string) *elect.Candidate {
+	return &elect.Candidate{Table: tab, Clock: elect.SystemClock{}, Names: names, ID: "me", LeaseRecord: table.LeaseRecord{Lease: lease, ID: "me"}}
+}
+
 // handOver is the life of a candidate that wins the lock immediately and hands it over.
 func handOver(link *memstore.Link, r *fleet.Reports) {
 	ctx := context.Background()
-	w := telemetry.Scope{Meters: r.Meters, Tracers: r.Tracers, Table: "locktable", Locks: []string{"a"}, Loop: true}.Watch()
+	w := scope(r, true, "a").Watch()
 	defer w.Close()
-	c := elect.Candidate{Table: w.Table(table.Table{Store: link}), Clock: elect.SystemClock{}, Names: []string{"a"}, ID: "me", LeaseRecord: table.LeaseRecord{Lease: lease, ID: "me"}}
+	c := candidate(w.Table(table.Table{Store: link}), "a")
 	step := c.Try(ctx, elect.All, time.Second)
 	w.Tried(step)
 	if step.Term == nil {

@@ -26,14 +26,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-func watch(r *fleet.Reports, loop bool, locks ...string) *telemetry.Watch {
-	return telemetry.Scope{Meters: r.Meters, Tracers: r.Tracers, Table: "locktable", Locks: locks, Loop: loop}.Watch()
+// answered returns a table whose calls w reports. Each call gets the answer.
+func answered(w *telemetry.Watch, answer *error) table.Table {
+	return w.Table(table.Table{Store: table.Via(func(context.Context, string, func(context.Context, table.Store) error) error { return *answer })})
 }
 
 // wins returns a new term of the locks.
 func wins(t *testing.T, names ...string) *elect.Term {
-	c := elect.Candidate{Table: table.Table{Store: &memstore.Store{}}, Clock: elect.SystemClock{}, Names: names, ID: "me", LeaseRecord: table.LeaseRecord{Lease: lease, ID: "me"}}
-	term := c.Try(t.Context(), elect.All, time.Second).Term
+	term := candidate(table.Table{Store: &memstore.Store{}}, names...).Try(t.Context(), elect.All, time.Second).Term
 	require.NotNil(t, term)
 	return term
 }
@@ -43,7 +43,7 @@ func wins(t *testing.T, names ...string) *elect.Term {
 func TestASpanLastsAsLongAsItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, began := fleet.NewReports(), time.Now()
-		w, store := watch(r, true, "a"), &memstore.Store{}
+		w, store := scope(r, true, "a").Watch(), &memstore.Store{}
 		var want []string
 		note := func(name string, from time.Time) {
 			want = append(want, fmt.Sprintf("%s %v-%v", name, from.Sub(began), time.Since(began)))
@@ -121,12 +121,12 @@ func TestWhichCallsFail(t *testing.T) {
 		{errors.New("no reply"), nil, grpc.Unknown, "failed"},
 	} {
 		r := fleet.NewReports()
-		w := watch(r, true, "a", "b")
+		w := scope(r, true, "a", "b").Watch()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		if c.cause != nil {
 			cancel(c.cause)
 		}
-		tab := w.Table(table.Table{Store: table.Via(func(context.Context, string, func(context.Context, table.Store) error) error { return c.err })})
+		tab := answered(w, &c.err)
 		what := fmt.Sprintf("%v, and the caller: %v", c.err, c.cause)
 		err := tab.Store.Commit(ctx, "heartbeat", nil)
 		assert.Equal(t, c.err, err, what)
@@ -152,9 +152,9 @@ func TestEachHandoverEnds(t *testing.T) {
 	for _, why := range []telemetry.Reason{telemetry.Stopped, telemetry.SteppedDown, telemetry.Returned, telemetry.Stalled, telemetry.Superseded, telemetry.Expired} {
 		for _, then := range []string{"released", "released at last", "leads again", "stops"} {
 			r := fleet.NewReports()
-			w := watch(r, true, "a")
+			w := scope(r, true, "a").Watch()
 			var answer error
-			tab := w.Table(table.Table{Store: table.Via(func(context.Context, string, func(context.Context, table.Store) error) error { return answer })})
+			tab := answered(w, &answer)
 			term := w.Elected(wins(t, "a"))
 			term.Leaving(t.Context())
 			assert.True(t, term.Over(why))
@@ -211,7 +211,7 @@ func TestTheGapIsTheTimeWithoutAHolder(t *testing.T) {
 			for _, last := range [][2]time.Duration{{}, {time.Minute, 0}, {0, time.Hour}, {time.Minute, time.Hour}} {
 				for _, polled := range []time.Duration{-time.Second, 0, time.Second} { // after the token
 					r := fleet.NewReports()
-					w, term := watch(r, loop, "a", "b"), wins(t, "a", "b")
+					w, term := scope(r, loop, "a", "b").Watch(), wins(t, "a", "b")
 					at := term.Token().Time().Add(polled)
 					w.Tried(elect.Step{Seen: views(at, last, before)})
 					w.Tried(elect.Step{})
@@ -244,9 +244,9 @@ func TestWhichStepsHaveSpansAndWhere(t *testing.T) {
 						continue // an attempt claims once
 					}
 					r := fleet.NewReports()
-					w := watch(r, loop, "a")
+					w := scope(r, loop, "a").Watch()
 					var said error
-					tab := w.Table(table.Table{Store: table.Via(func(context.Context, string, func(context.Context, table.Store) error) error { return said })})
+					tab := answered(w, &said)
 					ctx, outer := r.Tracers.Tracer("caller").Start(t.Context(), "caller")
 					switch during {
 					case "spindle.election":
@@ -291,7 +291,7 @@ func TestWhichStepsHaveSpansAndWhere(t *testing.T) {
 // stands still, and the lock in whose queue the candidate is.
 func TestEachReportSaysWhatItIsAbout(t *testing.T) {
 	r := fleet.NewReports()
-	s := telemetry.Scope{Meters: r.Meters, Tracers: r.Tracers, Table: "locktable", Locks: []string{"a", "b"}}
+	s := scope(r, false, "a", "b")
 	began := time.Now().Add(-time.Minute)
 	s.Fenced(t.Context(), 7, began, table.ErrSuperseded)
 	require.Len(t, r.Ended(), 1)
@@ -320,7 +320,7 @@ func TestTheWaitOfALoopBeginsAnewAfterEachTerm(t *testing.T) {
 		for _, why := range []telemetry.Reason{telemetry.Stopped, telemetry.SteppedDown, telemetry.Returned, telemetry.Superseded, telemetry.Expired, telemetry.Released, telemetry.Stalled} {
 			synctest.Test(t, func(t *testing.T) {
 				r := fleet.NewReports()
-				w := watch(r, loop, "a", "b")
+				w := scope(r, loop, "a", "b").Watch()
 				time.Sleep(time.Second)
 				term := w.Elected(wins(t, "a", "b"))
 				time.Sleep(5 * time.Second)
