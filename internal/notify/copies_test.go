@@ -1,14 +1,12 @@
 package notify
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -21,21 +19,16 @@ func TestASecondCopyOfAMessageCausesNoSecondPoll(t *testing.T) {
 				holder, other := w.process(), w.process()
 				c := w.chain(holder, other, other.ticket(7))
 				time.Sleep(lease)
-				slept := func() time.Duration {
-					began := time.Now()
-					c.e.Sleep(context.Background(), elect.SystemClock{}, lease/10, lease/10)
-					return time.Since(began)
-				}
 				c.sends(m, false)
 				if !late {
 					c.sends(m, false)
 				}
-				assert.Zero(t, slept(), name)
+				assert.Zero(t, sleeps(c.e, lease/10, lease/10), name)
 				c.polls(1, true)
 				if late {
 					c.sends(m, false)
 				}
-				assert.Equal(t, lease/10, slept(), "%s, late %v", name, late)
+				assert.Equal(t, lease/10, sleeps(c.e, lease/10, lease/10), "%s, late %v", name, late)
 				c.e.Close()
 			})
 		}

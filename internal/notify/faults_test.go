@@ -130,9 +130,7 @@ func TestOfTwoMessagesTheEarlierTimeCounts(t *testing.T) {
 				c := w.chain(holder, other, other.ticket(7))
 				c.sends(message{kind: free, token: 1, after: first}, false)
 				c.sends(message{kind: free, token: 2, after: second}, true)
-				began := time.Now()
-				c.e.Sleep(context.Background(), elect.SystemClock{}, lease, lease)
-				assert.Equal(t, min(max(min(first, second), soonest), lease), time.Since(began), "%v, then %v", first, second)
+				assert.Equal(t, min(max(min(first, second), soonest), lease), sleeps(c.e, lease, lease), "%v, then %v", first, second)
 				c.e.Close()
 			}
 		}
@@ -148,9 +146,7 @@ func TestAWaiterThatIsToldToWaitNeitherAsksNorPolls(t *testing.T) {
 			c := w.chain(holder, other, other.ticket(7))
 			c.sends(message{kind: free, token: 1, after: after}, false)
 			w.sent(only(waiting))
-			began := time.Now()
-			c.e.Sleep(context.Background(), elect.SystemClock{}, time.Millisecond, lease)
-			assert.GreaterOrEqual(t, time.Since(began), interval(lease)*9/10, "%v", after)
+			assert.GreaterOrEqual(t, sleeps(c.e, time.Millisecond, lease), interval(lease)*9/10, "%v", after)
 			assert.LessOrEqual(t, len(w.sent(only(waiting))), 1+repeats)
 			c.e.Close()
 		}
@@ -171,9 +167,7 @@ func TestMessagesAboutOneOfManySlotsAreSoonIgnored(t *testing.T) {
 			e.Learn(seen, elect.SystemClock{}.Now())
 			m := message{kind: free, flags: byTicket | relayed, lock: idOf(site, fmt.Sprint(i%8)), token: table.Token(2 + i), waiter: e.self, from: holder.at}
 			other.Receive(m.signed(other.keyOf(site, seen.Ticket.Row())), holder.at)
-			began := time.Now()
-			e.Sleep(context.Background(), elect.SystemClock{}, lease/50, lease/50)
-			if time.Since(began) < lease/50 {
+			if sleeps(e, lease/50, lease/50) < lease/50 {
 				early++
 			}
 		}
@@ -261,9 +255,7 @@ func TestASlotThatAnotherHasTakenDoesNotHideTheNextOne(t *testing.T) {
 		sends("a", message{kind: free, token: 1, after: 40 * time.Millisecond})
 		sends("b", message{kind: free, token: 1, after: 60 * time.Millisecond})
 		sends("a", message{kind: taken, token: 3, ahead: 1, after: lease})
-		began := time.Now()
-		e.Sleep(context.Background(), elect.SystemClock{}, 100*time.Millisecond, lease)
-		assert.LessOrEqual(t, time.Since(began), 60*time.Millisecond)
+		assert.LessOrEqual(t, sleeps(e, 100*time.Millisecond, lease), 60*time.Millisecond)
 		e.Close()
 	})
 }
@@ -310,9 +302,7 @@ func TestWhoSleepsOnlyIfFewAreToBeAsked(t *testing.T) {
 				}
 				e := other.Listen(site, lease)
 				e.Learn(seen, elect.SystemClock{}.Now())
-				began := time.Now()
-				e.Sleep(context.Background(), elect.SystemClock{}, 100*time.Millisecond, lease)
-				assert.Equal(t, c.slow, time.Since(began) == lease)
+				assert.Equal(t, c.slow, sleeps(e, 100*time.Millisecond, lease) == lease)
 				e.Close()
 				for _, b := range books {
 					b.Free(false)

@@ -179,6 +179,13 @@ func (l *listener) during(d time.Duration) int {
 	return int(l.polls.Load() - before)
 }
 
+// sleeps lets a waiter sleep until it polls again, and returns how long it has slept.
+func sleeps(e *Ear, short, long time.Duration) time.Duration {
+	began := time.Now()
+	e.Sleep(context.Background(), elect.SystemClock{}, short, long)
+	return time.Since(began)
+}
+
 // held is what a poll shows of a lock that the process holds.
 func (p *process) held(token table.Token, ahead ...table.Ticket) Seen {
 	return Seen{Locks: []Lock{{Name: "m", Token: token, Held: true, Contact: p.Contact(site, table.LeaseKey("m", token)), Lease: lease, Ahead: ahead}}, Trip: 5 * time.Millisecond}

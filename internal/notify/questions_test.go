@@ -2,7 +2,6 @@ package notify
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -230,9 +229,7 @@ func TestAWaiterWhoseHolderAnswersNeverPollsSooner(t *testing.T) {
 		for _, c := range []struct{ short, long, slept time.Duration }{{300, 200, 300}, {300, 300, 300}, {300, 400, 400}, {300, 0, 300}, {300, -1, 300}} {
 			e.Learn(seen, elect.SystemClock{}.Now())
 			time.Sleep(100 * time.Millisecond)
-			began := time.Now()
-			e.Sleep(context.Background(), elect.SystemClock{}, c.short*time.Millisecond, c.long*time.Millisecond)
-			assert.Equal(t, c.slept*time.Millisecond, time.Since(began))
+			assert.Equal(t, c.slept*time.Millisecond, sleeps(e, c.short*time.Millisecond, c.long*time.Millisecond))
 		}
 		e.Close()
 		book.Free(false)
@@ -262,10 +259,8 @@ func TestAWaiterSoonNoticesThatItsHolderIsSilent(t *testing.T) {
 					least = every / 2
 				}
 				w.sent(only(waiting))
-				began := time.Now()
-				c.e.Sleep(context.Background(), elect.SystemClock{}, 0, 1000*lease)
+				slept := sleeps(c.e, 0, 1000*lease)
 				assert.Len(t, w.sent(only(waiting)), 1+repeats)
-				slept := time.Since(began)
 				assert.GreaterOrEqual(t, slept, least, "leases of %v and %v", before, now)
 				assert.LessOrEqual(t, slept, every+patience, "leases of %v and %v", before, now)
 				assert.LessOrEqual(t, elect.SystemClock{}.Now().Since(c.e.lines["m"].asked), patience, "leases of %v and %v", before, now)

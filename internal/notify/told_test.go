@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -266,9 +265,7 @@ func TestAWaiterThatIsToldTheTruthGoesOnListening(t *testing.T) {
 			for token := table.Token(1); token < 40; token += 2 {
 				time.Sleep(10 * time.Millisecond)
 				c.sends(message{kind: free, token: token}, true)
-				heard := time.Now()
-				c.e.Sleep(context.Background(), elect.SystemClock{}, lease, lease)
-				assert.LessOrEqual(t, time.Since(heard), soonest, "token %d", token)
+				assert.LessOrEqual(t, sleeps(c.e, lease, lease), soonest, "token %d", token)
 				c.polls(token+1, false)
 				if held {
 					c.polls(token+2, true)
