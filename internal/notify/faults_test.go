@@ -23,9 +23,13 @@ type chain struct {
 
 // chain returns a waiter behind others that has read the holder's lease row.
 func (w *world) chain(holder, other *process, ahead ...table.Ticket) *chain {
-	c := &chain{world: w, holder: holder, other: other, e: other.Listen(site, lease)}
-	c.seen = holder.held(1, ahead...)
-	c.seen.Ticket = other.ticket(10)
+	return w.chainOf(holder, other, lease, holder.held(1, ahead...))
+}
+
+// chainOf returns a waiter with a lease of its own whose first poll has shown seen.
+func (w *world) chainOf(holder, other *process, lease time.Duration, seen Seen) *chain {
+	seen.Ticket = other.ticket(10)
+	c := &chain{world: w, holder: holder, other: other, e: other.Listen(site, lease), seen: seen}
 	c.polls(1, true)
 	return c
 }

@@ -246,9 +246,9 @@ func TestAWaiterSoonNoticesThatItsHolderIsSilent(t *testing.T) {
 			inWorld(t, func(w *world) {
 				holder, other := w.process(), w.process()
 				book := holder.holds(1)
-				c := &chain{world: w, holder: holder, other: other, e: other.Listen(site, 100*lease), seen: holder.held(1, other.ticket(7))}
-				c.seen.Ticket, c.seen.Locks[0].Lease = other.ticket(10), cmp.Or(before, now)
-				c.polls(1, true)
+				seen := holder.held(1, other.ticket(7))
+				seen.Locks[0].Lease = cmp.Or(before, now)
+				c := w.chainOf(holder, other, 100*lease, seen)
 				time.Sleep(time.Second / 50)
 				w.loses(func(from, _ int, _ message) bool { return from == holder.i })
 				every := interval(min(now, 100*lease))

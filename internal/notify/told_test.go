@@ -86,10 +86,15 @@ func mustWaiter(t *testing.T, ticket table.Ticket) waiter {
 // follows returns an Ear of a follower that has asked the holder under token 1.
 func (p *process) follows(holder *process, rank int, trip time.Duration) *Ear {
 	e := p.Listen(site, lease)
-	seen := holder.held(1)
-	seen.Follower, seen.Rank, seen.Trip = true, rank, trip
-	e.Learn(seen, elect.SystemClock{}.Now())
+	e.Learn(holder.leads(rank, trip), elect.SystemClock{}.Now())
 	return e
+}
+
+// leads returns what a follower's poll shows of a leader under token 1, and what the follower says of itself.
+func (p *process) leads(rank int, trip time.Duration) Seen {
+	seen := p.held(1)
+	seen.Follower, seen.Rank, seen.Trip = true, rank, trip
+	return seen
 }
 
 // All followers of a leader that stops are told: those of high priority first, then the fastest. Each leaves the lock to those
@@ -342,9 +347,7 @@ func TestWhatAFollowerLastSaidCounts(t *testing.T) {
 		book := holder.Hold(termOf("m"))
 		e := w.process().follows(holder, 3, 50*time.Millisecond)
 		for _, now := range []Seen{{Rank: 1, Trip: time.Millisecond}, {Rank: 5, Trip: time.Second}} {
-			seen := holder.held(1)
-			seen.Follower, seen.Rank, seen.Trip = true, now.Rank, now.Trip
-			e.Learn(seen, elect.SystemClock{}.Now())
+			e.Learn(holder.leads(now.Rank, now.Trip), elect.SystemClock{}.Now())
 			time.Sleep(lease)
 			holder.do(func() {
 				got := book[0].entries[e.self]
