@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -125,6 +126,17 @@ func (p *process) ticket(at int) table.Ticket {
 	return t
 }
 
+// tickets returns n tickets of the process. About one of sets tickets is a set's, and half of those are ready.
+func (p *process) tickets(r *rand.Rand, n, sets int) (all []table.Ticket) {
+	for i := range n {
+		one := p.ticket(10 + i)
+		one.Set = r.IntN(sets) == 0
+		one.Ready = one.Set && r.IntN(2) == 0
+		all = append(all, one)
+	}
+	return all
+}
+
 // termOf returns a term under token 1 whose holder is alive.
 func termOf(name string) Term {
 	return Term{Place: site, Name: name, Token: 1, Lease: lease, Alive: func() bool { return true }}
@@ -136,6 +148,13 @@ func (p *process) holds(token table.Token, waiters ...table.Ticket) Book {
 	term.Token, term.Waiters = token, waiters
 	term.After = func(ahead []table.Ticket) time.Duration { return time.Duration(len(ahead)) * 50 * time.Millisecond }
 	return p.Hold(term)
+}
+
+// hears gives the process a waiter's message about a term of its own, and returns it.
+func (p *process) hears(b *page, m message) message {
+	m.flags, m.lock, m.token = m.flags|toHolder, b.lock, b.Token
+	p.Receive(m.signed(b.key), m.from)
+	return m
 }
 
 // listener is an Ear whose waiter polls in a loop.

@@ -283,9 +283,7 @@ func TestAnAnswerSaysWhoIsAheadAndWhatComesNext(t *testing.T) {
 			book := holder.holds(table.Token(1 + round))
 			state, full, place, ahead := r.IntN(states), r.IntN(2) == 0, r.IntN(14), uint32(0)
 			says := func(k kind, time int, seq uint64, f flags) message {
-				m := message{kind: k, flags: toHolder | f, lock: book[0].lock, token: book[0].Token, seq: seq, waiter: waiter{table.Token(1 + time), 1}, from: from}
-				holder.Receive(m.signed(book[0].key), from)
-				return m
+				return holder.hears(book[0], message{kind: k, flags: f, seq: seq, waiter: waiter{table.Token(1 + time), 1}, from: from})
 			}
 			asks := func(time int, seq uint64, f flags) message { return says(waiting, time, seq, f) }
 			lately := func(i int) bool { return i%3 != round%3 }

@@ -22,13 +22,7 @@ func TestWhoIsToldThatALockIsFree(t *testing.T) {
 		holder, other := w.process(), w.process()
 		r := rand.New(rand.NewPCG(1, 1))
 		for round := range 200 {
-			var tickets []table.Ticket
-			for i := range r.IntN(14) {
-				one := other.ticket(10 + i)
-				one.Set = r.IntN(4) == 0
-				one.Ready = one.Set && r.IntN(2) == 0
-				tickets = append(tickets, one)
-			}
+			tickets := other.tickets(r, r.IntN(14), 4)
 			shuffled := slices.Clone(tickets)
 			r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 			book := holder.holds(table.Token(1+round), shuffled...)
@@ -152,8 +146,7 @@ func TestAProcessNotesSoManyWaitersAndNoMore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.process()
 		asks := func(b *page, nonce uint64, k kind) {
-			m := message{kind: k, flags: toHolder, lock: b.lock, token: b.Token, seq: nonce, waiter: waiter{nonce: nonce}, from: w.processes[0].at}
-			p.Receive(m.signed(b.key), m.from)
+			p.hears(b, message{kind: k, seq: nonce, waiter: waiter{nonce: nonce}, from: w.processes[0].at})
 		}
 		one := p.holds(1)
 		for i := range uint64(mostTold + 10) {
@@ -195,8 +188,7 @@ func TestATermThatIsOverAnswersOnlyQuestions(t *testing.T) {
 		book.Free(false)
 		for k := waiting; k < kinds; k++ {
 			w.sent(func(message) bool { return false })
-			m := message{kind: k, flags: toHolder, lock: idOf(site, "m"), token: 1, seq: 7, waiter: waiter{10, 1}, from: w.process().at}
-			holder.Receive(m.signed(book[0].key), m.from)
+			m := holder.hears(book[0], message{kind: k, seq: 7, waiter: waiter{10, 1}, from: w.process().at})
 			said := w.sent(func(message) bool { return true })
 			if k != waiting {
 				assert.Empty(t, said, "kind %d", k)
@@ -292,13 +284,9 @@ func TestWaitersLearnHowManyAreAheadWhenALockIsTaken(t *testing.T) {
 				waiter
 				ahead uint32
 			}
-			var tickets []table.Ticket
+			tickets := other.tickets(r, r.IntN(table.MostTickets+5), 3)
 			var want, got []place
-			for i := range r.IntN(table.MostTickets + 5) {
-				one := other.ticket(10 + i)
-				one.Set = r.IntN(3) == 0
-				one.Ready = one.Set && r.IntN(2) == 0
-				tickets = append(tickets, one)
+			for i, one := range tickets {
 				if !one.Set && i < table.MostTickets {
 					want = append(want, place{mustWaiter(t, one), uint32(len(want))})
 				}
