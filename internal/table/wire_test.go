@@ -131,10 +131,8 @@ func (s *script) begin() []byte {
 }
 
 func (s *script) dial() []grpc.DialOption {
-	return append(table.DialOptions(), grpc.WithChainUnaryInterceptor(func(ctx context.Context, _ string, req, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+	return append(table.DialOptions(), grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		switch reply := reply.(type) {
-		case *sppb.Session:
-			reply.Name, reply.Multiplexed = "projects/p/instances/i/databases/d/sessions/s", true
 		case *sppb.Transaction:
 			if err := s.next(); err != nil {
 				return err
@@ -147,6 +145,7 @@ func (s *script) dial() []grpc.DialOption {
 			if end, is := req.(*sppb.RollbackRequest); is && ctx.Err() == nil {
 				s.ended = append(s.ended, string(end.TransactionId))
 			}
+			return invoke(ctx, method, req, reply, cc, opts...)
 		}
 		return nil
 	}), grpc.WithChainStreamInterceptor(func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -163,15 +162,13 @@ func (s *script) dial() []grpc.DialOption {
 type reads struct {
 	failing
 	*script
-	asked interface {
-		GetTransaction() *sppb.TransactionSelector
-	}
+	asked *sppb.TransactionSelector // until the answer is received
 }
 
 func (r *reads) SendMsg(m any) error {
 	r.asked = m.(interface {
 		GetTransaction() *sppb.TransactionSelector
-	})
+	}).GetTransaction()
 	return nil
 }
 
@@ -189,7 +186,7 @@ func (r *reads) RecvMsg(m any) error {
 	for _, name := range []string{table.ColName, table.ColHeartbeat, table.ColToken, table.ColWriter} {
 		answer.Metadata.RowType.Fields = append(answer.Metadata.RowType.Fields, &sppb.StructType_Field{Name: name, Type: &sppb.Type{Code: sppb.TypeCode_STRING}})
 	}
-	if r.read = string(r.asked.GetTransaction().GetId()); r.asked.GetTransaction().GetBegin() != nil {
+	if r.read = string(r.asked.GetId()); r.asked.GetBegin() != nil {
 		answer.Metadata.Transaction = &sppb.Transaction{Id: r.begin()}
 		r.read = string(answer.Metadata.Transaction.Id)
 	}
