@@ -44,14 +44,18 @@ func breaksOff(t *testing.T, first *sppb.PartialResultSet, err error, opts ...gr
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 			return &failing{ctx: ctx, first: first, err: err}, nil
 		}))
-	options := []option.ClientOption{option.WithEndpoint("passthrough:///127.0.0.1:1"), option.WithoutAuthentication(), option.WithGRPCConnectionPool(1)}
-	for _, o := range opts {
-		options = append(options, option.WithGRPCDialOption(o))
-	}
+	options := append(dialing(opts...), option.WithEndpoint("passthrough:///127.0.0.1:1"), option.WithoutAuthentication(), option.WithGRPCConnectionPool(1))
 	client, failed := spanner.NewClientWithConfig(context.Background(), "projects/p/instances/i/databases/d", spanner.ClientConfig{DisableNativeMetrics: true}, options...)
 	require.NoError(t, failed)
 	t.Cleanup(client.Close)
 	return table.Table{Store: table.Spanner{DB: client, Table: "locktable"}}
+}
+
+// exhausted returns an answer after which the client sends the request again after a while.
+func exhausted(t *testing.T, while time.Duration) error {
+	answer, err := status.New(codes.ResourceExhausted, "the quota is used up").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(while)})
+	require.NoError(t, err)
+	return answer.Err()
 }
 
 type failing struct {
@@ -76,12 +80,32 @@ func (f *failing) RecvMsg(m any) error {
 	return nil
 }
 
+// metadataOfRows describes the columns of rows that are read.
+func metadataOfRows() *sppb.ResultSetMetadata {
+	of := &sppb.StructType{}
+	for _, c := range []struct {
+		name string
+		code sppb.TypeCode
+	}{
+		{table.ColName, sppb.TypeCode_STRING}, {table.ColHeartbeat, sppb.TypeCode_TIMESTAMP},
+		{table.ColToken, sppb.TypeCode_TIMESTAMP}, {table.ColWriter, sppb.TypeCode_STRING},
+	} {
+		of.Fields = append(of.Fields, &sppb.StructType_Field{Name: c.name, Type: &sppb.Type{Code: c.code}})
+	}
+	return &sppb.ResultSetMetadata{RowType: of}
+}
+
+func listOf(t *testing.T, values ...any) *structpb.ListValue {
+	list, err := structpb.NewList(values)
+	require.NoError(t, err)
+	return list
+}
+
 // The client repeats a request that Spanner is too busy for until the request's time is up. The error then still says
 // what was wrong. A client without the interceptors only knows that the time was up.
 func TestARequestThatTimesOutNamesTheLastAnswer(t *testing.T) {
-	later, err := status.New(codes.ResourceExhausted, "the quota is used up").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(20 * time.Millisecond)})
-	require.NoError(t, err)
-	for name, answer := range map[string]error{"exhausted": later.Err(), "unavailable": status.Error(codes.Unavailable, "the quota is used up")} {
+	later := exhausted(t, 20*time.Millisecond)
+	for name, answer := range map[string]error{"exhausted": later, "unavailable": status.Error(codes.Unavailable, "the quota is used up")} {
 		for step, request := range map[string]func(context.Context, table.Table) error{
 			"commit": func(ctx context.Context, tab table.Table) error { return tab.Heartbeat(ctx, 1, "lock") },
 			"read":   func(ctx context.Context, tab table.Table) error { _, err := tab.Observe(ctx, "lock"); return err },
@@ -111,18 +135,8 @@ func TestARequestThatTimesOutNamesTheLastAnswer(t *testing.T) {
 // and a missing row means that a lock is free or that a member has gone.
 func TestAReadThatBreaksOffIsAnError(t *testing.T) {
 	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	first := &sppb.PartialResultSet{Metadata: &sppb.ResultSetMetadata{RowType: &sppb.StructType{}}, ResumeToken: []byte("all rows so far count")}
-	for _, c := range []struct {
-		name  string
-		code  sppb.TypeCode
-		value string
-	}{
-		{table.ColName, sppb.TypeCode_STRING, "a"}, {table.ColHeartbeat, sppb.TypeCode_TIMESTAMP, at.Format(time.RFC3339)},
-		{table.ColToken, sppb.TypeCode_TIMESTAMP, at.Format(time.RFC3339)}, {table.ColWriter, sppb.TypeCode_STRING, "me"},
-	} {
-		first.Metadata.RowType.Fields = append(first.Metadata.RowType.Fields, &sppb.StructType_Field{Name: c.name, Type: &sppb.Type{Code: c.code}})
-		first.Values = append(first.Values, structpb.NewStringValue(c.value))
-	}
+	row := listOf(t, "a", at.Format(time.RFC3339), at.Format(time.RFC3339), "me")
+	first := &sppb.PartialResultSet{Metadata: metadataOfRows(), Values: row.Values, ResumeToken: []byte("all rows so far count")}
 	for name, keys := range map[string]table.Keys{"keys": {Names: []string{"a", "b"}}, "a list": {All: true, Prefix: "a"}, "a list of held locks": {All: true, Busy: true}} {
 		for _, code := range []codes.Code{codes.DeadlineExceeded, codes.Canceled, codes.PermissionDenied} {
 			tab := breaksOff(t, first, status.Error(code, "it broke off"))
@@ -166,8 +180,7 @@ func answers(t *testing.T, all *[]error) table.Table {
 // protocol acts on, and one without a timestamp is no success.
 func TestTheLastAnswerToACommitDecides(t *testing.T) {
 	said := []error{table.ErrMissing, table.ErrNotFound, table.ErrExists, table.ErrAborted, table.ErrNoTimestamp}
-	later, err := status.New(codes.ResourceExhausted, "the quota is used up").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Millisecond)})
-	require.NoError(t, err)
+	later := exhausted(t, time.Millisecond)
 	var next []error
 	tab := answers(t, &next)
 	for _, c := range []struct {
@@ -183,7 +196,7 @@ func TestTheLastAnswerToACommitDecides(t *testing.T) {
 		{status.Error(codes.FailedPrecondition, "the value is longer than the column"), nil, nil},
 		{nil, table.ErrNoTimestamp, table.ErrNoTimestamp},
 	} {
-		for _, before := range [][]error{{}, {later.Err()}} {
+		for _, before := range [][]error{{}, {later}} {
 			if len(before) > 0 && c.commit != table.ErrExists {
 				continue // one is enough, because the client waits before it repeats a request
 			}

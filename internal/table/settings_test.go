@@ -38,8 +38,9 @@ func (w *wire) taken() []any {
 	return sent
 }
 
-func (w *wire) options() (all []option.ClientOption) {
-	for _, o := range w.dial() {
+// dialing returns the options of a client that dials with opts.
+func dialing(opts ...grpc.DialOption) (all []option.ClientOption) {
+	for _, o := range opts {
 		all = append(all, option.WithGRPCDialOption(o))
 	}
 	return all
@@ -81,7 +82,7 @@ func inBothDialects(t *testing.T, f func(t *testing.T, db *spindletest.Database)
 func connect(t *testing.T, db *spindletest.Database, config spanner.ClientConfig, w *wire) table.Table {
 	t.Helper()
 	config.DisableNativeMetrics = true
-	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, config, append(db.ClientOptions(), w.options()...)...)
+	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, config, append(db.ClientOptions(), dialing(w.dial()...)...)...)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	return table.Table{Store: table.Spanner{DB: client, Table: db.Table}}

@@ -14,7 +14,6 @@ import (
 	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -30,11 +29,7 @@ import (
 // was left out, a holder or a waiter would seem to be gone. A snapshot of the last commit instead of the present would not show that
 // a leader is silent.
 func TestEachReadAsksForItsRowsInItsSnapshot(t *testing.T) {
-	key := func(parts ...any) *structpb.ListValue {
-		list, err := structpb.NewList(parts)
-		require.NoError(t, err)
-		return list
-	}
+	key := func(parts ...any) *structpb.ListValue { return listOf(t, parts...) }
 	closed := func(from, to *structpb.ListValue) *sppb.KeyRange {
 		return &sppb.KeyRange{StartKeyType: &sppb.KeyRange_StartClosed{StartClosed: from}, EndKeyType: &sppb.KeyRange_EndClosed{EndClosed: to}}
 	}
@@ -182,16 +177,19 @@ func (r *reads) RecvMsg(m any) error {
 		}
 	}
 	answer := m.(*sppb.PartialResultSet)
-	answer.Metadata = &sppb.ResultSetMetadata{RowType: &sppb.StructType{}}
-	for _, name := range []string{table.ColName, table.ColHeartbeat, table.ColToken, table.ColWriter} {
-		answer.Metadata.RowType.Fields = append(answer.Metadata.RowType.Fields, &sppb.StructType_Field{Name: name, Type: &sppb.Type{Code: sppb.TypeCode_STRING}})
-	}
+	answer.Metadata = metadataOfRows()
 	if r.read = string(r.asked.GetId()); r.asked.GetBegin() != nil {
 		answer.Metadata.Transaction = &sppb.Transaction{Id: r.begin()}
 		r.read = string(answer.Metadata.Transaction.Id)
 	}
 	r.asked = nil
 	return nil
+}
+
+// readAndDelete is a transaction on row a.
+func readAndDelete(ctx context.Context, r table.Reader) ([]table.Write, error) {
+	_, err := r.Read(ctx, table.Keys{Names: []string{"a"}})
+	return []table.Write{{Kind: table.Delete, Name: "a"}}, err
 }
 
 // If the first read of a transaction is aborted, it is repeated in another transaction: only that one is committed, and only its error
@@ -215,12 +213,12 @@ func TestATransactionIsTheOneThatItsLastReadWasMadeIn(t *testing.T) {
 					}
 					ctx, cancel := context.WithCancel(t.Context())
 					_, err := store.Transact(ctx, "claim", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
-						_, err := r.Read(ctx, table.Keys{Names: []string{"a"}})
+						writes, err := readAndDelete(ctx, r)
 						if givesUp {
 							cancel()
 							err = cmp.Or(err, ctx.Err())
 						}
-						return []table.Write{{Kind: table.Delete, Name: "a"}}, err
+						return writes, err
 					})
 					cancel()
 					what := fmt.Sprint(first, begin, second, givesUp, err)
@@ -248,25 +246,20 @@ func TestATransactionIsTheOneThatItsLastReadWasMadeIn(t *testing.T) {
 // The error of a read that has timed out names the outage before, wherever the client learned of it: otherwise, an operator looks for
 // a fault of the network while a quota is used up. An error that is an answer does not name it.
 func TestAReadThatTimesOutNamesTheOutageBeforeIt(t *testing.T) {
-	exhausted, err := status.New(codes.ResourceExhausted, "the quota is used up").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Millisecond)})
-	require.NoError(t, err)
+	outage := exhausted(t, time.Millisecond)
 	s := &script{}
 	tab := busy(t, nil, s.dial()...)
-	read := func(ctx context.Context, r table.Reader) ([]table.Write, error) {
-		_, err := r.Read(ctx, table.Keys{Names: []string{"a"}})
-		return nil, err
-	}
 	for what, send := range map[string]func(ctx context.Context) error{
 		"read": func(ctx context.Context) error { _, err := tab.Observe(ctx, "a"); return err },
 		"query": func(ctx context.Context) error {
 			_, err := tab.Read(ctx, "list", table.Present, table.Keys{All: true, Busy: true})
 			return err
 		},
-		"transaction": func(ctx context.Context) error { _, err := tab.Store.Transact(ctx, "claim", read); return err },
+		"transaction": func(ctx context.Context) error { _, err := tab.Store.Transact(ctx, "claim", readAndDelete); return err },
 	} {
 		for _, last := range []codes.Code{codes.DeadlineExceeded, codes.PermissionDenied, codes.Canceled} {
 			for _, opens := range []bool{false, true} {
-				*s = script{answers: []error{exhausted.Err(), says(last), exhausted.Err(), says(last)}, opens: opens}
+				*s = script{answers: []error{outage, says(last), outage, says(last)}, opens: opens}
 				err := send(t.Context())
 				require.ErrorContains(t, err, fmt.Sprint("it says ", last), what)
 				want := last
@@ -288,10 +281,7 @@ func TestARefusedReadIsRepeatedOnce(t *testing.T) {
 	for _, first := range []codes.Code{codes.InvalidArgument, codes.FailedPrecondition, codes.PermissionDenied, codes.OutOfRange} {
 		for _, second := range []codes.Code{codes.OK, codes.InvalidArgument, codes.PermissionDenied, codes.Unimplemented} {
 			*s = script{answers: []error{says(first), says(second)}}
-			_, err := store.Transact(t.Context(), "claim", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
-				_, err := r.Read(ctx, table.Keys{Names: []string{"a"}})
-				return []table.Write{{Kind: table.Delete, Name: "a"}}, err
-			})
+			_, err := store.Transact(t.Context(), "claim", readAndDelete)
 			again := first == codes.InvalidArgument || first == codes.FailedPrecondition
 			if again && second == codes.OK {
 				require.NoError(t, err, first)
@@ -314,19 +304,15 @@ func TestEachWriteIsItsMutation(t *testing.T) {
 	writes := []table.Write{{Kind: table.Insert, Name: "a", Set: set}, {Kind: table.Update, Name: "b", Set: set[:1]}, {Kind: table.Put, Name: "c", Set: set[1:]}, {Kind: table.Delete, Name: "d"}, {Kind: table.Update, Name: "e"}}
 	of := func(columns ...string) func(values ...any) *sppb.Mutation_Write {
 		return func(values ...any) *sppb.Mutation_Write {
-			list, err := structpb.NewList(values)
-			require.NoError(t, err)
-			return &sppb.Mutation_Write{Table: "locktable", Columns: columns, Values: []*structpb.ListValue{list}}
+			return &sppb.Mutation_Write{Table: "locktable", Columns: columns, Values: []*structpb.ListValue{listOf(t, values...)}}
 		}
 	}
 	const now, then = "spanner.commit_timestamp()", "2026-11-29T08:00:00.000001Z"
-	d, err := structpb.NewList([]any{"d"})
-	require.NoError(t, err)
 	want := []*sppb.Mutation{
 		{Operation: &sppb.Mutation_Insert{Insert: of("name", "heartbeat", "token", "writer")("a", now, then, nil)}},
 		{Operation: &sppb.Mutation_Update{Update: of("name", "heartbeat")("b", now)}},
 		{Operation: &sppb.Mutation_InsertOrUpdate{InsertOrUpdate: of("name", "token", "writer")("c", then, nil)}},
-		{Operation: &sppb.Mutation_Delete_{Delete: &sppb.Mutation_Delete{Table: "locktable", KeySet: &sppb.KeySet{Keys: []*structpb.ListValue{d}}}}},
+		{Operation: &sppb.Mutation_Delete_{Delete: &sppb.Mutation_Delete{Table: "locktable", KeySet: &sppb.KeySet{Keys: []*structpb.ListValue{listOf(t, "d")}}}}},
 		{Operation: &sppb.Mutation_Update{Update: of("name")("e")}},
 	}
 	for step, priority := range map[string]sppb.RequestOptions_Priority{"heartbeat": sppb.RequestOptions_PRIORITY_HIGH, "prune": sppb.RequestOptions_PRIORITY_LOW} {
