@@ -42,6 +42,20 @@ func eachDialect(t *testing.T, test func(*testing.T, *spindletest.Database)) {
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); test(t, spindletest.New(t, spindletest.PostgreSQL())) })
 }
 
+// dialing returns the options of a client of the database that dials with opt.
+func dialing(db *spindletest.Database, opt grpc.DialOption) []option.ClientOption {
+	return append(db.ClientOptions(), option.WithGRPCDialOption(opt))
+}
+
+// connect returns a client of the database that dials with opt.
+func connect(t *testing.T, db *spindletest.Database, opt grpc.DialOption) *spanner.Client {
+	t.Helper()
+	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true}, dialing(db, opt)...)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
 func TestCreateSucceedsForEveryoneWhoCallsItAtOnce(t *testing.T) {
 	eachDialect(t, func(t *testing.T, db *spindletest.Database) {
 		var wg sync.WaitGroup
@@ -73,7 +87,7 @@ func TestCreateVerifiesATableThatAnotherProgramCreatesMeanwhile(t *testing.T) {
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	err := ddl.Create(t.Context(), db.Path, "mine", append(db.ClientOptions(), option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(first)))...)
+	err := ddl.Create(t.Context(), db.Path, "mine", dialing(db, grpc.WithChainUnaryInterceptor(first))...)
 	var wrong *ddl.SchemaError
 	require.ErrorAs(t, err, &wrong)
 	require.Len(t, wrong.Problems, 4)
@@ -108,11 +122,7 @@ func TestVerifyPassesOnTheErrorsOfQueries(t *testing.T) {
 			}
 			return streamer(ctx, desc, cc, method, opts...)
 		}
-		client, err := spanner.NewClientWithConfig(t.Context(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true},
-			append(db.ClientOptions(), option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(refuse)))...)
-		require.NoError(t, err)
-		err = ddl.Verify(t.Context(), client, db.Table)
-		client.Close()
+		err := ddl.Verify(t.Context(), connect(t, db, grpc.WithChainStreamInterceptor(refuse)), db.Table)
 		if sent.Load() < fails {
 			require.NoError(t, err)
 			require.Greater(t, fails, int64(1))

@@ -10,7 +10,6 @@ import (
 	"cloud.google.com/go/spanner"
 	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -67,11 +66,7 @@ func TestPruneCountsWhatItHasDeletedBeforeItFails(t *testing.T) {
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	client, err := spanner.NewClientWithConfig(t.Context(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true},
-		append(db.ClientOptions(), option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(answer)))...)
-	require.NoError(t, err)
-	defer client.Close()
-	n, err := ddl.Prune(t.Context(), client, db.Table, time.Minute)
+	n, err := ddl.Prune(t.Context(), connect(t, db, grpc.WithChainUnaryInterceptor(answer)), db.Table, time.Minute)
 	require.ErrorContains(t, err, "failed after 1 locks were deleted")
 	require.Equal(t, 1, n)
 }
