@@ -185,6 +185,12 @@ func isPresent(r *sppb.ReadRequest) bool {
 	return r.GetTransaction().GetSingleUse().GetReadOnly().GetExactStaleness() != nil
 }
 
+// isOfShown returns whether a request reads the row "shown" and no other.
+func isOfShown(r *sppb.ReadRequest) bool {
+	keys := r.GetKeySet().GetKeys()
+	return len(keys) == 1 && strings.HasSuffix(keys[0].Values[0].GetStringValue(), "/shown")
+}
+
 func isStrong(r *sppb.ReadRequest) bool {
 	return r.GetTransaction().GetSingleUse().GetReadOnly().GetStrong()
 }
@@ -483,8 +489,8 @@ var broken = []struct {
 	}, "present", doctor.Failed, "did not return a row committed at"},
 	{"a strong read misses a row", func() *liar {
 		return &liar{read: func(r *sppb.ReadRequest) error {
-			if keys := r.GetKeySet().GetKeys(); isStrong(r) && len(keys) == 1 && strings.HasSuffix(keys[0].Values[0].GetStringValue(), "/shown") {
-				keys[0].Values[0] = structpb.NewStringValue("absent")
+			if isStrong(r) && isOfShown(r) {
+				r.GetKeySet().GetKeys()[0].Values[0] = structpb.NewStringValue("absent")
 			}
 			return nil
 		}}
@@ -500,8 +506,7 @@ var broken = []struct {
 	{"one read at the present is of the past", func() *liar {
 		var shown atomic.Int64
 		return &liar{time: shifted(func(r *sppb.ReadRequest) bool {
-			keys := r.GetKeySet().GetKeys()
-			return isPresent(r) && len(keys) == 1 && strings.HasSuffix(keys[0].Values[0].GetStringValue(), "/shown") && shown.Add(1) == 2
+			return isPresent(r) && isOfShown(r) && shown.Add(1) == 2
 		}, -3*time.Second)}
 	}, "present", doctor.Warning, "behind"},
 	{"strong reads don't advance", asIfIdle, "strong", doctor.Note, "advanced by only 0s"},
