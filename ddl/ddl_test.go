@@ -77,7 +77,8 @@ func TestCreateLeavesAWrongTableAloneAndSaysWhatIsWrong(t *testing.T) {
 	require.Len(t, wrong.Problems, 4)
 }
 
-// Another program may create a table of that name after Create has looked. Then Create says whether that is a lock table.
+// If another program creates the table after Create has looked for it, Create verifies that table and says what is wrong
+// with it.
 func TestCreateVerifiesATableThatAnotherProgramCreatesMeanwhile(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)
@@ -110,7 +111,8 @@ func TestNamesThatAreNoIdentifiersAreRefusedBeforeAnyRPC(t *testing.T) {
 	}
 }
 
-// Whichever query fails, Verify says so. If it judged what it had read by then, somebody might alter a table that is right.
+// Verify returns the error of whichever query fails. If it judged a table by the queries before, an operator might alter a
+// correct table.
 func TestVerifyPassesOnTheErrorsOfQueries(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)

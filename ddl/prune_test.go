@@ -47,8 +47,8 @@ func TestPruneRemovesWhatWasReleased(t *testing.T) {
 	})
 }
 
-// Prune counts what it has deleted before it fails, also in a batch that it has split: whoever calls it again to continue
-// adds up the numbers.
+// Prune returns how many locks it deleted before it failed, even if it had split a batch: a caller that calls it again to
+// continue adds up the numbers.
 func TestPruneCountsWhatItHasDeletedBeforeItFails(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)

@@ -630,7 +630,7 @@ func TestNothingIsLeftBehindByARunThatIsInterrupted(t *testing.T) {
 }
 
 // The tickets of a run that ends between their insertion and their deletion must not be left: they belong to no waiter.
-// The error is that of ctx, even if an outage had kept a check from being made before: the caller must not try again.
+// Run returns ctx's error, even if an outage has prevented an earlier check: the caller must not try again.
 func TestTheTicketsOfARunThatIsInterruptedAreDeleted(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, d dialect) {
 		db := d.database(t)

@@ -155,8 +155,8 @@ func TestRoundTripsAreTheMedianAndTheSlowest(t *testing.T) {
 	assert.Equal(t, RoundTrip{P50: 50 * time.Millisecond, P99: 99 * time.Millisecond, N: 100}, roundTripOf(trips(100)))
 }
 
-// The reply to every commit counts, also to one that comes after the check of replies was made. Otherwise, a client that
-// is too old for the database would pass.
+// The check of replies counts the reply to every commit, even if it comes after the check was made. Otherwise, a client
+// that is too old for the database would pass.
 func TestALateReplyWithoutATimestampFailsTheCheckOfReplies(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		for unanswered, want := range []Verdict{OK, Failed, Failed} {
@@ -174,7 +174,7 @@ func TestALateReplyWithoutATimestampFailsTheCheckOfReplies(t *testing.T) {
 	}
 }
 
-// Of several checks that could not be made, Run's error names the first: it is usually the cause of the others.
+// If several checks could not be made, Run's error names the first: its cause is usually the cause of the others.
 func TestTheFirstCheckThatCouldNotBeMadeIsNamed(t *testing.T) {
 	e := &exam{recorder: &recorder{}, made: map[string]Check{}}
 	for _, name := range []string{"right", "first", "second"} {

@@ -141,8 +141,8 @@ func TestOfTwoMessagesTheEarlierTimeCounts(t *testing.T) {
 	})
 }
 
-// A waiter that is told to wait for half a lease, since many are ahead, has its answer: it neither asks again at once nor polls, even if
-// the holder's process has ended. Otherwise, all who wait would poll together.
+// A waiter that the holder tells to wait for half a lease, because many are ahead, neither asks again at once nor polls, even if the
+// holder's process has ended. Otherwise, all waiters would poll together.
 func TestAWaiterThatIsToldToWaitNeitherAsksNorPolls(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, other := w.process(), w.process()
@@ -157,7 +157,8 @@ func TestAWaiterThatIsToldToWaitNeitherAsksNorPolls(t *testing.T) {
 	})
 }
 
-// Messages about one of many slots that lead to nothing are soon ignored, too: whoever can sign them could make the waiter poll all the time.
+// A waiter for many slots also soon ignores messages after which its polls find nothing new. Otherwise, whoever can sign messages could
+// make it poll all the time.
 func TestMessagesAboutOneOfManySlotsAreSoonIgnored(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, other := w.process(), w.process()

@@ -197,8 +197,8 @@ func TestAFloodIsReadInPart(t *testing.T) {
 	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() { n.Receive(make([]byte, Size), n.own) }), 2.0)
 }
 
-// However many addresses a process has sent to, each gets 200 messages a second that it has not asked for, and no more: a process that names
-// many addresses must not turn the limit off for its victim.
+// A process sends each address 200 messages a second that the address has not asked for, and no more, however many addresses it sends to.
+// Otherwise, an attacker that names many addresses could turn the limit off for its victim.
 func TestTheLimitForOneAddressHoldsBesideMany(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.process()

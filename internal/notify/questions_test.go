@@ -236,9 +236,9 @@ func TestAWaiterWhoseHolderAnswersNeverPollsSooner(t *testing.T) {
 	})
 }
 
-// A waiter whose holder has died polls as soon as its questions have gone unanswered, and it asks in time for the shorter of the two
-// leases, whether it has read the holder's lease row or knows the holder only from its message. If it relied on an old answer or on the lease of
-// the holder before, a dead holder's lock would stay unused.
+// A waiter polls as soon as a dead holder has left its questions unanswered. It asks as often as the shorter of its own lease and the
+// holder's requires, whether it has read the holder's lease row or knows the holder only from a message. If it relied on an old answer,
+// or on the previous holder's lease, a dead holder's lock would stay unused.
 func TestAWaiterSoonNoticesThatItsHolderIsSilent(t *testing.T) {
 	leases := []time.Duration{lease / 10, lease, 10 * lease, 1000 * lease}
 	for _, now := range leases {
@@ -272,8 +272,9 @@ func TestAWaiterSoonNoticesThatItsHolderIsSilent(t *testing.T) {
 	}
 }
 
-// An answer says how many are ahead that are alive and could use the lock, and what is about to happen to it, also to a waiter for whom there
-// is no room in the Book. A waiter with a wrong answer would ask too seldom, sleep through a handover, or leave a free lock to nobody.
+// An answer says how many waiters ahead are alive and could use the lock, and whether the lock is free or about to be handed over. The
+// holder answers even a waiter for whom there is no room in the Book. With a wrong answer, a waiter would ask too seldom, sleep through a
+// handover, or leave a free lock to nobody.
 func TestAnAnswerSaysWhoIsAheadAndWhatComesNext(t *testing.T) {
 	const leaves, isOver, mute, states = 0, 1, 2, 4 // or nothing
 	inWorld(t, func(w *world) {
@@ -346,7 +347,7 @@ func TestAnAnswerSaysWhoIsAheadAndWhatComesNext(t *testing.T) {
 	})
 }
 
-// lateClock keeps the functions of its timers, which may already have begun to run when a timer is stopped.
+// lateClock keeps the functions of its timers. A test can run them even after a timer was stopped, as if they had begun before.
 type lateClock struct {
 	elect.SystemClock
 	began *[]func()

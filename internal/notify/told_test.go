@@ -273,8 +273,8 @@ func TestAWaiterThatIsToldTheTruthGoesOnListening(t *testing.T) {
 	}
 }
 
-// Each waiter learns from the process that takes a lock how many are ahead of it, not counting sets: these keep polling, and need no
-// message. Whoever counted them would take itself for one that must not claim the lock next.
+// The process that takes a lock tells each waiter how many are ahead of it, not counting sets: sets keep polling, and need no message. If
+// sets counted, the first waiter behind them would not know that it is next.
 func TestWaitersLearnHowManyAreAheadWhenALockIsTaken(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, other := w.process(), w.process()
@@ -303,8 +303,9 @@ func TestWaitersLearnHowManyAreAheadWhenALockIsTaken(t *testing.T) {
 	})
 }
 
-// A waiter that was told when to poll leaves the lock to those ahead until then, and not afterwards, as only the holder knows whom it has
-// told. Otherwise, one that polls early for another reason would claim the lock out of turn, or one in its turn would let it lie.
+// A waiter that the holder told when to poll leaves the lock to those ahead until then, and not afterwards. A waiter that the holder did
+// not tell leaves it to them at any time, because only the holder knows whom it has told. Otherwise, a waiter that polls early for
+// another reason would claim the lock out of turn, or a waiter whose turn has come would leave the lock unused.
 func TestAWaiterLeavesTheLockToThoseAheadUntilItsTurn(t *testing.T) {
 	const turn = 80 * time.Millisecond
 	inWorld(t, func(w *world) {
@@ -328,7 +329,8 @@ func TestAWaiterLeavesTheLockToThoseAheadUntilItsTurn(t *testing.T) {
 	})
 }
 
-// What a follower last said of itself counts: one whose polls have become fast, or whose priority has changed, is told in its new place.
+// A leader ranks a follower by what the follower last said of itself: if its polls have become fast, or its priority has changed, the
+// leader tells it in its new place.
 func TestWhatAFollowerLastSaidCounts(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder := w.process()

@@ -98,8 +98,8 @@ func TestEachErrorIsOneFault(t *testing.T) {
 	}
 }
 
-// The error of a context that has ended is the context's error and the cause that its owner has given, each said once. A caller finds out
-// by either of them why its call has ended.
+// Ended returns the context's error and the cause that the context's owner has given, and says each once. A caller can tell by
+// either why its call has ended.
 func TestTheEndOfAContextIsItsErrorAndItsCause(t *testing.T) {
 	own := errors.New("the term is over")
 	for _, cause := range []error{nil, own, context.Canceled, context.DeadlineExceeded, fmt.Errorf("%w: %w", context.Canceled, own), fmt.Errorf("%w: %w", context.DeadlineExceeded, own)} {

@@ -25,9 +25,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A read asks for exactly the rows that its keys select, both ends of a range included, in the snapshot that its bound selects. If a row
-// was left out, a holder or a waiter would seem to be gone. A snapshot of the last commit instead of the present would not show that
-// a leader is silent.
+// A read asks for exactly the rows that its keys select, both ends of a range included, in the snapshot that its bound selects. If
+// it left a row out, a holder or a waiter would seem to be gone. A snapshot of the last commit instead of the present would not
+// show that a leader is silent.
 func TestEachReadAsksForItsRowsInItsSnapshot(t *testing.T) {
 	key := func(parts ...any) *structpb.ListValue { return listOf(t, parts...) }
 	closed := func(from, to *structpb.ListValue) *sppb.KeyRange {
@@ -101,7 +101,7 @@ func TestEachReadAsksForItsRowsInItsSnapshot(t *testing.T) {
 	}
 }
 
-// script is a Spanner that gives each request the next answer, and names each transaction that begins by a number.
+// script is a Spanner that gives each request the next answer, and numbers its transactions.
 type script struct {
 	answers []error
 	opens   bool // a read fails when its stream is opened, instead of when its rows are received
@@ -192,9 +192,10 @@ func readAndDelete(ctx context.Context, r table.Reader) ([]table.Write, error) {
 	return []table.Write{{Kind: table.Delete, Name: "a"}}, err
 }
 
-// If the first read of a transaction is aborted, it is repeated in another transaction: only that one is committed, and only its error
-// counts. A claim that is committed elsewhere would change nothing, and an outage that is taken for a conflict would not be reported.
-// What was begun and is not committed is rolled back, even if the caller has given up: on the emulator, it would block everybody.
+// Transact repeats a transaction's first read in another transaction if the read is aborted. It then commits only the other
+// transaction, and returns only its error. A claim committed in the first one would change nothing, and an outage taken for a
+// conflict would not be reported. Transact rolls back whatever it has begun and does not commit, even if the caller has given up:
+// on the emulator, an open transaction blocks everybody.
 func TestATransactionIsTheOneThatItsLastReadWasMadeIn(t *testing.T) {
 	s := &script{}
 	store := busy(t, nil, s.dial()...).Store
@@ -243,8 +244,9 @@ func TestATransactionIsTheOneThatItsLastReadWasMadeIn(t *testing.T) {
 	}
 }
 
-// The error of a read that has timed out names the outage before, wherever the client learned of it: otherwise, an operator looks for
-// a fault of the network while a quota is used up. An error that is an answer does not name it.
+// If a read times out after an outage, its error names the outage, whether the client learned of it when it opened the stream or
+// when it received rows. Otherwise, an operator would look for a fault of the network while a quota is used up. An error that is an
+// answer does not name the outage.
 func TestAReadThatTimesOutNamesTheOutageBeforeIt(t *testing.T) {
 	outage := exhausted(t, time.Millisecond)
 	s := &script{}
@@ -273,8 +275,9 @@ func TestAReadThatTimesOutNamesTheOutageBeforeIt(t *testing.T) {
 	}
 }
 
-// A read that a transaction refuses is repeated without the replicas that the client prefers, in whatever way Spanner says so. If that is
-// refused too, the first error counts, which is about the read itself. Any other error is the answer.
+// If Spanner refuses a read in a transaction with either of two codes, the read is repeated without the replicas that the client
+// prefers. If Spanner refuses that, too, the first error counts, because it is about the read itself. After any other code, the
+// read is not repeated.
 func TestARefusedReadIsRepeatedOnce(t *testing.T) {
 	s := &script{}
 	store := busy(t, nil, s.dial()...).Store
@@ -294,8 +297,8 @@ func TestARefusedReadIsRepeatedOnce(t *testing.T) {
 	}
 }
 
-// Each write is the mutation that its kind says, of the columns that it sets and no others, with the commit's own timestamp where the protocol
-// says now. Commits outside transactions are tagged with their step, too.
+// Each write becomes a mutation of its kind. The mutation sets the write's columns and no others, with the commit timestamp where
+// the write's value is Now. Commits outside transactions are tagged with their step, too.
 func TestEachWriteIsItsMutation(t *testing.T) {
 	s := &script{}
 	store := busy(t, nil, s.dial()...).Store

@@ -38,8 +38,9 @@ func wins(t *testing.T, names ...string) *elect.Term {
 	return term
 }
 
-// A span lasts from the beginning of its call to its answer, even if it is made later, and an election from the first poll of its own
-// attempt. If a poll of days before counted, or the time between two calls, a trace would show a slow election where there was none.
+// A span lasts from the beginning of its call to the answer, even if the Watch creates the span later. The span of an election
+// begins with the first poll of its own attempt. If an earlier attempt's poll, or the time between two calls, counted, a trace
+// would show a slow election where there was none.
 func TestASpanLastsAsLongAsItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, began := fleet.NewReports(), time.Now()
@@ -89,9 +90,9 @@ func TestASpanLastsAsLongAsItsCall(t *testing.T) {
 	})
 }
 
-// A call counts as failed if Spanner could not carry it out, or if the table is gone, and then it has a code and a span. That another was
-// first, that the token is over, and that the caller has given up are no failures: an alert on failures would fire whenever a leader
-// changes, or would stay silent when the table is dropped.
+// A call fails if Spanner could not carry it out, or if the table is gone. It then has a code and a span. A call does not fail if
+// another candidate was first, if its token is superseded, or if its caller has given up. Otherwise, an alert on failures would
+// fire whenever a leader changes, or would stay silent when the table is dropped.
 func TestWhichCallsFail(t *testing.T) {
 	slow := status.Error(grpc.DeadlineExceeded, "too slow")
 	said := func(code grpc.Code, text string) error { return spanner.ToSpannerError(status.Error(code, text)) }
@@ -146,8 +147,9 @@ func TestWhichCallsFail(t *testing.T) {
 	}
 }
 
-// A handover has ended when its release succeeds. If the term is lost before, it has failed at once, and says how. If it was not
-// released, it has failed when the candidate leads again or stops. A span that was left open would take the place of the next handover.
+// The span of a handover ends when the release succeeds. If the term is lost before, the span ends at once as failed, and says why.
+// If no release succeeds, the span ends as failed when the candidate leads again or stops. A span that was left open would take the
+// place of the next handover's span.
 func TestEachHandoverEnds(t *testing.T) {
 	for _, why := range []telemetry.Reason{telemetry.Stopped, telemetry.SteppedDown, telemetry.Returned, telemetry.Stalled, telemetry.Superseded, telemetry.Expired} {
 		for _, then := range []string{"released", "released at last", "leads again", "stops"} {
@@ -192,8 +194,9 @@ func TestEachHandoverEnds(t *testing.T) {
 	}
 }
 
-// A gap lasts from when the lock was last held to the claim, or to the poll before it if the claimant has chosen an older token. A call
-// that has found its locks free has no gap, since nobody waited, but in a loop every gap counts. Each of a set's locks has its own.
+// A gap lasts from when the lock was last held until the claim, or until the claimant's poll if the claimant has chosen a token
+// older than the poll. A call that finds its locks free has no gap, because nobody waited. In a loop, every gap counts. Each lock
+// of a set has its own gap.
 func TestTheGapIsTheTimeWithoutAHolder(t *testing.T) {
 	views := func(at time.Time, last, freeIn [2]time.Duration) []elect.LockView {
 		all := make([]elect.LockView, 2)
@@ -232,8 +235,8 @@ func TestTheGapIsTheTimeWithoutAHolder(t *testing.T) {
 	}
 }
 
-// A trace shows the steps of an election and of a handover inside them, and every call that fails, but no polls and heartbeats that go well. A
-// loop's spans are not part of the trace that its caller is in, and a single call's are.
+// A trace shows the steps of an election or a handover inside its span. It also shows every call that fails, but no polls or
+// heartbeats that succeed. The spans of a single call belong to its caller's trace, and the spans of a loop do not.
 func TestWhichStepsHaveSpansAndWhere(t *testing.T) {
 	electing, leaving := []string{"confirm", "withdraw", "heartbeat", "valid"}, []string{"announce", "release", "finish"}
 	for _, loop := range []bool{false, true} {
@@ -287,8 +290,8 @@ func TestWhichStepsHaveSpansAndWhere(t *testing.T) {
 	}
 }
 
-// Each report counts for each of its locks, and says what it is about: the token and the beginning of a refused write, the partition whose work
-// stands still, and the lock in whose queue the candidate is.
+// Each report counts for each of its locks, and says what it is about: the token and the beginning of a refused write, the
+// partition whose work has stalled, or the lock in whose queue the candidate waits.
 func TestEachReportSaysWhatItIsAbout(t *testing.T) {
 	r := fleet.NewReports()
 	s := scope(r, false, "a", "b")
@@ -313,8 +316,8 @@ func TestEachReportSaysWhatItIsAbout(t *testing.T) {
 	w.Close()
 }
 
-// In a loop, the candidate begins to wait anew when its term has ended, and a single call waits until it has all that it wants. A term that has
-// expired had no time left, whenever the metrics are read.
+// In a loop, a candidate's wait begins anew when its term ends. In a single call, the wait lasts until the call has all its locks.
+// The margin of an expired term is zero, whenever the metrics are read.
 func TestTheWaitOfALoopBeginsAnewAfterEachTerm(t *testing.T) {
 	for _, loop := range []bool{false, true} {
 		for _, why := range []telemetry.Reason{telemetry.Stopped, telemetry.SteppedDown, telemetry.Returned, telemetry.Superseded, telemetry.Expired, telemetry.Released, telemetry.Stalled} {
