@@ -255,7 +255,9 @@ func TestWhichStepsHaveSpansAndWhere(t *testing.T) {
 					case "spindle.election":
 						require.NoError(t, tab.Store.Commit(ctx, "claim", nil))
 					case "spindle.handover":
-						w.Elected(wins(t, "a")).Leaving(ctx)
+						term := w.Elected(wins(t, "a"))
+						term.Leaving(ctx)
+						t.Cleanup(func() { term.Over(telemetry.Stopped) })
 					}
 					said = answer
 					require.Equal(t, answer, tab.Store.Commit(ctx, step, nil))
