@@ -195,7 +195,7 @@ func TestEachHandoverEnds(t *testing.T) {
 }
 
 // A gap lasts from when the lock was last held until the claim, or until the claimant's poll if the claimant has chosen a token
-// older than the poll. A call that finds its locks free has no gap, because nobody waited. In a loop, every gap counts. Each lock
+// older than the poll. A call that finds its locks free reports no gap, because nobody waited. A loop reports every gap. Each lock
 // of a set has its own gap.
 func TestTheGapIsTheTimeWithoutAHolder(t *testing.T) {
 	views := func(at time.Time, last, freeIn [2]time.Duration) []elect.LockView {
