@@ -126,7 +126,7 @@ func (p *process) ticket(at int) table.Ticket {
 	return t
 }
 
-// tickets returns n tickets of the process. About one of sets tickets is a set's, and half of those are ready.
+// tickets returns n tickets of the process. On average, one in sets of them is a set's, and half of those are ready.
 func (p *process) tickets(r *rand.Rand, n, sets int) (all []table.Ticket) {
 	for i := range n {
 		one := p.ticket(10 + i)

@@ -51,7 +51,7 @@ func breaksOff(t *testing.T, first *sppb.PartialResultSet, err error, opts ...gr
 	return table.Table{Store: table.Spanner{DB: client, Table: "locktable"}}
 }
 
-// exhausted returns an answer after which the client sends the request again after a while.
+// exhausted returns an answer that asks the client to repeat its request after a while.
 func exhausted(t *testing.T, while time.Duration) error {
 	answer, err := status.New(codes.ResourceExhausted, "the quota is used up").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(while)})
 	require.NoError(t, err)
