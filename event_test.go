@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -83,6 +85,36 @@ func TestEachEventSaysWhenItHappenedAndWhenTheTermWillEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The reply that says that a lock was taken away may be late. The term ended at the latest when the request was sent: if the event said a
+// later time, whoever compares the events of two processes would see two leaders.
+func TestALossThatIsKnownLateIsNotReportedAsLate(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		var sent atomic.Pointer[time.Time]
+		a.Link.Refuse(func(step string) error {
+			if now := time.Now(); step == "heartbeat" {
+				sent.CompareAndSwap(nil, &now)
+			}
+			return nil
+		})
+		a.Link.After(func(step string) {
+			if step == "heartbeat" {
+				time.Sleep(fleet.Lease / 6)
+			}
+		})
+		time.Sleep(3 * fleet.Lease)
+		b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
+		sent.Store(nil)
+		b.Until(fleet.Lease, func() bool { return !a.Has() })
+		synctest.Wait()
+		lost := a.Seen.Last()
+		assert.Equal(t, spindle.Lost, lost.Kind)
+		assert.ErrorIs(t, lost.Err, spindle.ErrSuperseded)
+		assert.WithinDuration(t, *sent.Load(), lost.At, 0)
+		b.End(a)
+	})
 }
 
 // What is said of another leader is all that is known of it, and it is said of the one that it is about.

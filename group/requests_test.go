@@ -3,7 +3,9 @@ package group
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,6 +38,31 @@ func TestTheCauseSaysWhatTheProgramAskedFor(t *testing.T) {
 		c.sleep(lease)
 		assert.Zero(t, a.has())
 	})
+}
+
+// A metric may be read at any instant. It counts all paused partitions even while the program or the loop changes them.
+func TestThePausedPartitionsAreCountedWhileTheyChange(t *testing.T) {
+	var r requested
+	r.paused = map[string]bool{"a": true, "b": true}
+	stop := make(chan struct{})
+	var changes sync.WaitGroup
+	changes.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				r.mu.Lock()
+				runtime.Gosched()
+				r.mu.Unlock()
+			}
+		}
+	})
+	for range 2000 {
+		require.EqualValues(t, 2, r.numberPaused())
+	}
+	close(stop)
+	changes.Wait()
 }
 
 // view returns what Members returns.

@@ -48,6 +48,25 @@ func TestAMutexAndASemaphoreOfOneNameShareNoQueue(t *testing.T) {
 	})
 }
 
+// Names may contain anything. Locks whose names look alike once they are written in a row are different locks, and none of them waits for
+// another.
+func TestLocksOfOtherNamesShareNoQueue(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		locks := []Locker{p.mutex("a b"), p.set("a", "b"), p.mutex(`a" "b`), p.mutex("[a b]"), p.mutex("a,b"), p.mutex("b a"), p.set("x y", "z"), p.set("x", "y z"), p.semaphore("a b", 1)}
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		var all func(context.Context, []Locker) error
+		all = func(ctx context.Context, rest []Locker) error {
+			if len(rest) == 0 {
+				return nil
+			}
+			return Do(ctx, rest[0], func(ctx context.Context) error { return all(ctx, rest[1:]) })
+		}
+		require.NoError(t, all(ctx, locks))
+	})
+}
+
 // However many goroutines of a process wait for a slot, the process has one ticket at most: each release leaves the place in the queue to
 // the goroutine that has it. With a second ticket, the process would be waited for twice.
 func TestAProcessHasOneTicketHoweverManyOfItsGoroutinesWait(t *testing.T) {

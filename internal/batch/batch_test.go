@@ -717,6 +717,20 @@ func TestRequestsAreForgottenWithTheirClient(t *testing.T) {
 }
 
 // Everything but heartbeats and looks is passed on as it is.
+// Clients come and go in several goroutines, and the runtime cleans up in yet another one.
+func TestClientsAreForgottenWhileOthersAreMade(t *testing.T) {
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 2000 {
+				batch.Of(&spanner.Client{}, "locktable")
+			}
+			runtime.GC()
+		})
+	}
+	all.Wait()
+}
+
 func TestOtherRequestsAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c counted

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,13 +48,13 @@ func TestAPauseGrowsFromFailureToFailureUntilSomethingIsDone(t *testing.T) {
 			p.Asked(table.Done{Token: 1}, time.UnixMicro(1))
 			isHeld(p)
 			var pauses []time.Duration
-			for token := range table.Token(6) {
+			for token := range table.Token(100) { // more than an integer has bits
 				pauses = append(pauses, paused(p, 2+token, 1))
 			}
-			assert.Equal(t, []time.Duration{most / 8, most / 4, most / 2, most, most, most}, pauses)
-			assert.Zero(t, paused(p, 10, 9), "something was done")
-			assert.Equal(t, most/8, paused(p, 11, 9), "from the beginning")
-			assert.Zero(t, paused(p, 11, 9), "one pause for one failure")
+			assert.Equal(t, append([]time.Duration{most / 8, most / 4, most / 2}, slices.Repeat([]time.Duration{most}, 97)...), pauses)
+			assert.Zero(t, paused(p, 200, 199), "something was done")
+			assert.Equal(t, most/8, paused(p, 201, 199), "from the beginning")
+			assert.Zero(t, paused(p, 201, 199), "one pause for one failure")
 		})
 	}
 	for lease, longest := range map[time.Duration]time.Duration{100 * time.Millisecond: 10 * time.Millisecond, 9 * time.Second: 900 * time.Millisecond, time.Hour: time.Second} {

@@ -33,6 +33,8 @@ type world struct {
 	*testing.T
 	processes []*process
 
+	translated bool // all processes but the first are behind network address translation: what is sent to the address that they announce is lost
+
 	mu      sync.Mutex
 	drop    func(from, to int, m message) bool // nil: nothing is lost
 	carried []message
@@ -42,7 +44,7 @@ type world struct {
 type process struct {
 	*Notifier
 	w     *world
-	at    netip.AddrPort
+	at    netip.AddrPort // where it is reached, and where its messages come from
 	i     int
 	fates tally // of messages that it received
 }
@@ -82,6 +84,9 @@ func (w *world) process() *process {
 	p := &process{w: w, i: len(w.processes), fates: tally{}}
 	p.at = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(p.i + 1)}), 7700)
 	p.Notifier = New(p.at, elect.SystemClock{}, func(b []byte, to netip.AddrPort) { w.carry(p, b, to) })
+	if w.translated && p.i > 0 {
+		p.at = netip.AddrPortFrom(p.at.Addr(), 9999)
+	}
 	p.received = tallied{tally: p.fates}
 	w.processes = append(w.processes, p)
 	return p
@@ -262,16 +267,20 @@ func TestAHolderThatMayLoseTheLockDoesNotAnswer(t *testing.T) {
 	})
 }
 
+// A waiter behind network address translation is told at the address that its questions come from: nobody reaches the one that it announces.
 func TestWhoFreesALockTellsThoseWhoWait(t *testing.T) {
-	inWorld(t, func(w *world) {
-		_, book, waiter, seen := pair(w)
-		time.Sleep(lease * 5 / 2)
-		freed := *seen.Load()
-		freed.Locks = []Lock{{Name: "m", Token: 2}}
-		seen.Store(&freed)
-		book.Free(false)
-		assert.Equal(t, 1, waiter.during(5*time.Millisecond), "once, however many copies arrive")
-	})
+	for _, translated := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			w.translated = translated
+			_, book, waiter, seen := pair(w)
+			time.Sleep(lease * 5 / 2)
+			freed := *seen.Load()
+			freed.Locks = []Lock{{Name: "m", Token: 2}}
+			seen.Store(&freed)
+			book.Free(false)
+			assert.Equal(t, 1, waiter.during(5*time.Millisecond), "once, however many copies arrive")
+		})
+	}
 }
 
 // A waiter that was not told asks about a term that is over, and learns that.
