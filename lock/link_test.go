@@ -110,14 +110,16 @@ func (j *journal) lines(text string) (found []string) {
 var lastProcess atomic.Int64 // of all tests: queues are of a real process
 
 func inVirtualTime(t *testing.T, f func(b *bed)) {
-	fleet.Bubble(t, func(t *testing.T) {
-		b := &bed{T: t, store: &memstore.Store{}}
-		f(b)
-		for _, p := range b.processes {
-			p.Cut() // what is still held is lost
-		}
-		time.Sleep(24 * time.Hour) // whatever hangs ends with its time-out
-	})
+	fleet.Bubble(t, func(t *testing.T) { onBed(t, f) })
+}
+
+func onBed(t *testing.T, f func(b *bed)) {
+	b := &bed{T: t, store: &memstore.Store{}}
+	f(b)
+	for _, p := range b.processes {
+		p.Cut() // what is still held is lost
+	}
+	time.Sleep(24 * time.Hour) // whatever hangs ends with its time-out
 }
 
 func (b *bed) process() *process {
