@@ -518,3 +518,20 @@ func TestNothingIsLoadedFromElsewhere(t *testing.T) {
 			"require-trusted-types-for 'script'", "trusted-types 'none'"}, strings.Split(w.Header().Get("Content-Security-Policy"), "; "), request)
 	}
 }
+
+// Each answer says what it is, because the browser takes it for nothing else. A proxy in front does not keep the events of a page back: the
+// page would say that it hears nothing.
+func TestEachAnswerSaysWhatItIs(t *testing.T) {
+	s := serverOn(&rows{}, Config{}, time.Second)
+	for path, want := range map[string][]string{
+		"/": {"text/html; charset=utf-8"}, "/main.js": {"text/javascript; charset=utf-8"}, "/style.css": {"text/css; charset=utf-8"}, "/healthz": {"text/plain; charset=utf-8"},
+		"/metrics": {"text/plain; version=0.0.4; charset=utf-8; escaping=underscores"}, "/events": {"text/event-stream", "no"},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+		h := w.Result().Header // as it was when the answer began
+		assert.Equal(t, want, append(h["Content-Type"], h["X-Accel-Buffering"]...), path)
+	}
+}

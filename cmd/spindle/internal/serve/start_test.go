@@ -222,10 +222,16 @@ func TestEachReadIsCounted(t *testing.T) {
 	})
 }
 
-// Data is as old as the beginning of its read: what happened during a slow read may not be in it.
+// Data is as old as the beginning of its read: what happened during a slow read may not be in it. Before the first read, there is no data
+// that could be old.
 func TestTheAgeOfTheDataCountsFromTheBeginningOfItsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, Config{})
+		time.Sleep(time.Minute)
+		first, _, _ := d.since(never)
+		assert.Contains(t, string(first[0]), `{"at":0,`)
+		assert.Equal(t, "event: tick\ndata: {\"old\":0}\n\n", string(first[1]))
+		assert.Equal(t, first[1], d.tick())
 		d.reads.delay = 7 * time.Second
 		require.NoError(t, d.Look(t.Context()))
 		assert.Equal(t, `{table="locktable"} 7`, d.series("spindle_table_read_age_seconds"))
