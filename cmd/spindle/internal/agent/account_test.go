@@ -220,3 +220,19 @@ func TestAMutationHasTheFormOfSpannersAPI(t *testing.T) {
 			"values": [["b", "2026-01-02T02:04:05.678901Z", "", null, "spanner.commit_timestamp()"]]}}]`, name, name), string(text))
 	}
 }
+
+// A name is allowed if it begins with one of the prefixes, to the letter: a program could otherwise take the locks of another team. Without
+// prefixes, every name is allowed.
+func TestANameIsAllowedIfItBeginsWithAPrefix(t *testing.T) {
+	prefixes := [][]string{nil, {"ok/"}, {"ok/", "b"}, {"b", "ok/"}}
+	for name, allowed := range map[string][]bool{
+		"ok/": {true, true, true, true}, "ok/a": {true, true, true, true}, "b": {true, false, true, true}, "bc/ok/": {true, false, true, true},
+		"ok": {true, false, false, false}, "okay": {true, false, false, false}, "OK/a": {true, false, false, false}, " ok/a": {true, false, false, false}, "a/ok/b": {true, false, false, false},
+	} {
+		for i, want := range allowed {
+			bad := New(Config{Allow: prefixes[i]}).allowed(name)
+			assert.Equal(t, want, bad == nil, "%q with %q", name, prefixes[i])
+			assert.True(t, bad == nil || bad.Status == http.StatusForbidden && bad.Code == "name-not-allowed", "%+v", bad)
+		}
+	}
+}
