@@ -142,3 +142,29 @@ func TestWaitersAreListedForPeople(t *testing.T) {
 		}
 	}
 }
+
+// A term that began later than its token says, and a release that only the free row tells the time of, are shown with that time in a list,
+// to programs and in sentences: an operator would otherwise look for what happened at another time.
+func TestATermOrAReleaseHasOneTimeInEveryForm(t *testing.T) {
+	held := commandtest.Held("l", "a", commandtest.At(90), commandtest.At(106), 10*time.Second)
+	held.Began = commandtest.At(100)
+	leaving, expired, claimed, freed, released := held, held, held, commandtest.FreeSince("l", commandtest.At(90)), commandtest.FreeSince("l", commandtest.At(100))
+	leaving.Writer = ""
+	expired.Heartbeat = commandtest.At(97)
+	claimed.LeaseRecord = nil
+	freed.Freed = commandtest.At(100)
+	for _, c := range []struct {
+		l        operator.Listing
+		sentence string
+		nobody   string
+	}{
+		{held, ", held for 7.0s;", ""}, {leaving, ", held for 7.0s;", ""}, {expired, "", "expired 0.0s ago"}, {claimed, "", "claimed by"},
+		{freed, "was released 7.0s ago", "released 7.0s ago"}, {released, "was released 7.0s ago", "released 7.0s ago"},
+	} {
+		c.l.At = commandtest.At(107)
+		assert.Equal(t, "7.0s", LockEntry(c.l).Cells[3], c.l.State())
+		assert.True(t, JSONOf(c.l).Since.Equal(commandtest.At(100)), c.l.State())
+		assert.Contains(t, Sentence(c.l), c.sentence)
+		assert.Contains(t, Leaderless([]operator.Listing{c.l}), c.nobody)
+	}
+}
