@@ -444,6 +444,27 @@ func untrailed(text string) string {
 	return regexp.MustCompile(" +\n").ReplaceAllString(text, "\n")
 }
 
+// Names and values that would change a terminal are quoted in every format for people and scripts, and programs get them as they are.
+// Anybody who may take a lock chooses them.
+func TestWhatATerminalWouldNotShowIsQuotedInEveryFormat(t *testing.T) {
+	for _, odd := range []string{"a\x1b[31m", "a\u202eb", "a\u009b", "$'a'"} {
+		l := commandtest.Held(odd, odd, commandtest.At(90), commandtest.At(103), time.Minute)
+		l.LeaseRecord.Value, l.Done = odd, table.Done{Due: table.Due{Key: odd}, By: odd, At: commandtest.At(100)}
+		m := commandtest.MemberOf(0, odd, commandtest.At(90), commandtest.At(103))
+		m.LeaseRecord.Value = odd
+		p := commandtest.PartitionWith(m, odd, commandtest.At(95))
+		for format, shown := range map[string]int{"table": 5, "wide": 5, "name": 1} {
+			text := printed(t, []operator.Listing{l}, "-o", format)
+			assert.Equal(t, shown, strings.Count(text, terminal.Show(odd)), "%s: %s", format, text)
+			text += printed(t, []operator.Listing{m, p}, "-o", format, "--group", "orders")
+			assert.NotContains(t, text, odd, format)
+		}
+		var j model.LockJSON
+		require.NoError(t, json.Unmarshal([]byte(printed(t, []operator.Listing{l}, "-o", "json")), &j))
+		assert.Equal(t, []string{odd, odd, odd, odd, odd}, []string{j.Name, j.Holder, j.Value, j.Done, j.DoneBy})
+	}
+}
+
 // A lock that can't be read is listed like any other, and said on standard error with a table, where nothing else says
 // why. What could not be written is a failure, whatever the format, and nothing else is said then.
 func TestWhatCanNotBeReadIsSaidBesideATable(t *testing.T) {
