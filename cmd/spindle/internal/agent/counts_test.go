@@ -40,6 +40,9 @@ func TestTheMetricsCountEveryHoldInItsState(t *testing.T) {
 		b.take("taken")
 		b.asks("p", "POST /v1/locks?name=taken&lease=1h")
 		b.asks("p", "POST /v1/locks?name=a&name=b&lease=1h")
+		for _, program := range []string{"p", "q"} { // which have the same lock
+			b.asks(program, "POST /v1/semaphores?name=pool&slots=2&lease=1h").reads("held")
+		}
 		stops := b.asks("p", "POST /v1/locks?name=stops&lease=1h").reads("held")
 		b.call("p", "POST /v1/holds/"+stops.Hold+"/stepdown")
 		orphan := b.asks("q", "POST /v1/locks?name=orphan&lease=1h")
@@ -54,7 +57,7 @@ func TestTheMetricsCountEveryHoldInItsState(t *testing.T) {
 		})
 		releases := b.asks("p2", "POST /v1/locks?name=releases&lease=1h").reads("held")
 		released := b.asks("p2", "POST /v1/holds/"+releases.Hold+"/release")
-		counts(t, b, []string{"a", "b", "stops"}, map[string]int{"waiting": 1, "held": 1, "stopping": 1, "orphaned": 1, "releasing": 1})
+		counts(t, b, []string{"a", "b", "pool", "stops"}, map[string]int{"waiting": 1, "held": 3, "stopping": 1, "orphaned": 1, "releasing": 1})
 		close(answer)
 		released.wait()
 		b.asks("p2", "POST /v1/locks?name=taken&lease=1h&wait=1s").reads("timeout")
@@ -65,7 +68,7 @@ func TestTheMetricsCountEveryHoldInItsState(t *testing.T) {
 		b.link.Refuse(fleet.Refusing("release", memstore.ErrCut))
 		status, j := b.call("p2", "POST /v1/holds/"+unknown.Hold+"/release")
 		assert.Equal(t, http.StatusAccepted, status, j)
-		counts(t, b, []string{"a", "b", "stops"}, map[string]int{"waiting": 1, "held": 1, "stopping": 1, "orphaned": 1,
+		counts(t, b, []string{"a", "b", "pool", "stops"}, map[string]int{"waiting": 1, "held": 3, "stopping": 1, "orphaned": 1,
 			"ended released": 1, "ended refused": 1, "ended lost": 1, "ended unknown": 1})
 	})
 }
