@@ -199,20 +199,26 @@ func TestEveryKindOfLostLockIsBarredUntilTheLastPromise(t *testing.T) {
 	}
 }
 
-// A program that does not read its lines may ask how long it holds its lock. No other program gets the lock before that time is over.
+// A program that does not read its lines may ask how long it holds its lock, even if it was asked to stop or seems to have ended. No other
+// program gets the lock before that time is over.
 func TestTheTimeThatAProgramAsksForIsPromised(t *testing.T) {
-	among(t, 10, func(b *bed) {
-		_, err := fmt.Fprint(b.dial("p"), "POST /v1/locks?name=a&lease=10s HTTP/1.0\r\n\r\n") // and reads nothing
-		require.NoError(t, err)
-		time.Sleep(5 * time.Second)
-		h := b.agent.all()[0]
-		_, j := b.call("p", "GET /v1/holds/"+h.id)
-		until := time.Now().Add(time.Duration(j["left_ms"].(float64)) * time.Millisecond)
-		require.Greater(t, time.Until(until), 5*time.Second)
-		require.NoError(t, table.Table{Store: b.store}.Break(t.Context(), table.Token(j["token"].(float64)), "a"))
-		b.asks("q", "POST /v1/locks?name=a&lease=10s").reads("held")
-		assert.False(t, time.Now().Before(until), "%v too soon", time.Until(until))
-	})
+	for what, happens := range map[string]func(*hold, *wire){"holds": func(*hold, *wire) {}, "stops": func(h *hold, _ *wire) { h.stop("stepdown") }, "exited": func(_ *hold, w *wire) { w.exits() }} {
+		among(t, 10, func(b *bed) {
+			w := b.dial("p")
+			_, err := fmt.Fprint(w, "POST /v1/locks?name=a&lease=10s HTTP/1.0\r\n\r\n") // and reads nothing
+			require.NoError(t, err)
+			time.Sleep(5 * time.Second)
+			h := b.agent.all()[0]
+			happens(h, w.(*wire))
+			b.settle()
+			_, j := b.call("p", "GET /v1/holds/"+h.id)
+			until := time.Now().Add(time.Duration(j["left_ms"].(float64)) * time.Millisecond)
+			require.Greater(t, time.Until(until), 5*time.Second, what)
+			require.NoError(t, table.Table{Store: b.store}.Break(t.Context(), table.Token(j["token"].(float64)), "a"))
+			b.asks("q", "POST /v1/locks?name=a&lease=10s").reads("held")
+			assert.False(t, time.Now().Before(until), "%s: %v too soon", what, time.Until(until))
+		})
+	}
 }
 
 // A program that does not read for as long as it allowed itself loses its lock, even if it was asked to stop before.
