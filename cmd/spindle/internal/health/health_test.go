@@ -209,3 +209,43 @@ func TestARequestThatIsNotSentIsGivenUp(t *testing.T) {
 		assert.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the listener closes it: %q", begun)
 	}
 }
+
+// pipes is a net.Listener without a network, for virtual time. What is not read from a pipe is not written.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A client that stops is given up, wherever it stops. A few that don't read their metrics would otherwise keep everybody else from them.
+func TestAClientThatStopsIsGivenUp(t *testing.T) {
+	const request = "GET /metrics HTTP/1.1\r\nHost: x\r\n"
+	for _, c := range []struct {
+		says  string
+		reads bool
+		after time.Duration
+	}{{"", false, 5 * time.Second}, {request, false, 5 * time.Second}, {request + "\r\n", false, 10 * time.Second}, {request + "\r\n", true, time.Minute}} {
+		synctest.Test(t, func(t *testing.T) {
+			on := make(pipes, 1)
+			defer Serve(on, newAsked("nightly").Handler())()
+			defer close(on)
+			client, server := net.Pipe()
+			on <- server
+			go func() { _, _ = io.WriteString(client, c.says) }()
+			if began := time.Now(); c.reads {
+				_, _ = io.Copy(io.Discard, client)
+				assert.Equal(t, c.after, time.Since(began))
+				return
+			}
+			time.Sleep(c.after + time.Second)
+			began := time.Now()
+			n, _ := io.Copy(io.Discard, client)
+			assert.Equal(t, []any{int64(0), time.Duration(0)}, []any{n, time.Since(began)}, "the connection is closed: %q", c.says)
+		})
+	}
+}
