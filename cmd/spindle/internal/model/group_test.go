@@ -312,7 +312,7 @@ func TestTheLineOfAGroupShowsTheExtremesOfItsLiveMembers(t *testing.T) {
 }
 
 // The row of a partition names its holder and the slot of its member as long as that has it. Of a released one, nobody knows
-// whether its slot is still in use by the same member.
+// whether its slot is still in use by the same member. Programs get the group, the partition and its last member in every state.
 func TestThePartitionsOfAGroupAreListedWithTheirHolders(t *testing.T) {
 	m := commandtest.MemberOf(3, "a\x1b", commandtest.At(100), commandtest.At(103))
 	p := commandtest.PartitionWith(m, "1\x1b", commandtest.At(101))
@@ -333,6 +333,8 @@ func TestThePartitionsOfAGroupAreListedWithTheirHolders(t *testing.T) {
 		assert.Equal(t, []string{`$'1\x1b'`, string(state), want[3], "2.0s"}, e.Cells)
 		assert.Equal(t, want[:3], []string{e.More[0], e.Tail, e.Last}, state)
 		assert.Equal(t, []any{state, Styles[state], JSONOf(l)}, []any{e.State, e.Style, e.Object})
+		assert.Equal(t, partJSON{"orders", "1\x1b", m.Name}, JSONOf(l).partJSON, state)
+		assert.Equal(t, partJSON{Group: "orders"}, JSONOf(inState(m, state)).partJSON, state)
 	}
 	alone := p
 	alone.Member = table.LeaseRef{}
