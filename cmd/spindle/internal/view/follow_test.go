@@ -105,7 +105,7 @@ func follows(ctx context.Context, every, patience, timeout time.Duration, looks 
 			if l.fails {
 				return nil, time.Time{}, commandtest.Away
 			}
-			return nil, time.Unix(0, 0).Add(time.Since(start)), nil
+			return nil, time.Unix(0, 0).Add(time.Since(start)).In(time.FixedZone("there", 3600)), nil
 		}}
 	f.said = commandtest.Complaints(func() { f.err = of.follow(ctx, table.Table{}) })
 	return f

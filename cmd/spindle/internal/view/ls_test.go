@@ -465,6 +465,44 @@ func TestWhatATerminalWouldNotShowIsQuotedInEveryFormat(t *testing.T) {
 	}
 }
 
+// Every time is shown in UTC, in each command and format, wherever the operator and the database are: people compare the times of several
+// machines, and programs compare them as text.
+func TestTimesAreInUTCWherever(t *testing.T) {
+	in := func(zone *time.Location) string {
+		var b bytes.Buffer
+		p := &terminal.Terminal{Writer: &b}
+		lock := commandtest.Held("lock", "a", at(90), at(109), time.Minute)
+		lock.At, lock.Began, lock.Done, lock.Waiters = at(110), at(95), table.Done{Due: table.Due{Key: "7"}, At: at(92)}, []table.Ticket{{Time: table.TokenAt(at(100))}}
+		found := append([]operator.Listing{lock, commandtest.FreeSince("freed", at(80))}, wholeGroup()...)
+		found[1].Freed = at(85)
+		for i := range found {
+			for _, t := range []*time.Time{&found[i].At, &found[i].Heartbeat, &found[i].Began, &found[i].Freed, &found[i].Done.At} {
+				if !t.IsZero() {
+					*t = t.In(zone)
+				}
+			}
+		}
+		for _, format := range []string{"table", "wide", "json"} {
+			b.WriteString(printed(t, found, "--all", "-o", format) + printed(t, found, "--group", "orders", "-o", format))
+		}
+		require.NoError(t, terminal.PrintJSON(p, model.StatusOf(found[0])))
+		ls, err := lsOf()
+		require.NoError(t, err)
+		require.NoError(t, ls.show(p, at(110).In(zone), ls.entries(found)))
+		locks, groups := model.Gather(found, "")
+		var s story
+		for _, c := range append(s.next(locks, groups, at(110).In(zone)), s.next(nil, nil, at(120).In(zone))...) {
+			for _, format := range []string{"table", "json"} {
+				require.NoError(t, (&watching{f: terminal.Format{Choice: terminal.Choice{Value: format}}}).line(p, c))
+			}
+		}
+		groups[0].Members = groups[0].Members[:3] // those that have joined
+		require.NoError(t, terminal.PrintJSON(p, membersOf(groups[0])))
+		return b.String()
+	}
+	assert.Equal(t, in(time.UTC), in(time.FixedZone("there", 3600)))
+}
+
 // A lock that can't be read is listed like any other, and said on standard error with a table, where nothing else says
 // why. What could not be written is a failure, whatever the format, and nothing else is said then.
 func TestWhatCanNotBeReadIsSaidBesideATable(t *testing.T) {
