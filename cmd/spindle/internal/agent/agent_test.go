@@ -420,6 +420,26 @@ func TestARecordIsTheOneThatTheAgentWouldWrite(t *testing.T) {
 	}
 }
 
+// The line held names each lock that the program has, and fences it by the row that its transaction needs: the row is there as long as the
+// lock is held, and not after the release. Another row would refuse every write, or none.
+func TestEveryLockThatIsHeldIsFencedByItsOwnRow(t *testing.T) {
+	for _, kind := range everyKindOfLock {
+		among(t, 10, func(b *bed) {
+			held := b.asks("p", "POST /v1/"+kind+"&lease=10s").reads("held")
+			require.Len(t, held.Fence, len(held.Names), kind)
+			for i, name := range held.Names {
+				assert.NotEmpty(t, b.holder(name), kind)
+				assert.Equal(t, table.LeaseKey(name, table.Token(held.Token)), held.Fence[i].Parameter, kind)
+				assert.Contains(t, b.store.Rows(), held.Fence[i].Parameter, kind)
+			}
+			b.call("p", "POST /v1/holds/"+held.Hold+"/release")
+			for _, f := range held.Fence {
+				assert.NotContains(t, b.store.Rows(), f.Parameter, kind)
+			}
+		})
+	}
+}
+
 // The agent asks a leader to stop and says why, whoever wants it: its operator, its agent or, with handover=true, a candidate of higher
 // priority. The candidates are told first, and the leader leads for another third of its lease, so that one of them leads at once.
 func TestALeaderIsAskedToStopAndToldWhy(t *testing.T) {
