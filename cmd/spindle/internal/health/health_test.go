@@ -222,7 +222,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A client that stops is given up, wherever it stops. A few that don't read their metrics would otherwise keep everybody else from them.
+// A client that stops is given up, wherever it stops. Its connection would otherwise be kept for as long as the process runs.
 func TestAClientThatStopsIsGivenUp(t *testing.T) {
 	const request = "GET /metrics HTTP/1.1\r\nHost: x\r\n"
 	for _, c := range []struct {
@@ -248,4 +248,27 @@ func TestAClientThatStopsIsGivenUp(t *testing.T) {
 			assert.Equal(t, []any{int64(0), time.Duration(0)}, []any{n, time.Since(began)}, "the connection is closed: %q", c.says)
 		})
 	}
+}
+
+// Two Prometheus servers may ask at once, but clients that ask in a loop do not keep the process busy.
+func TestAFewRequestsForTheMetricsAreServedAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, end := newAsked("nightly"), make(chan struct{})
+		a.report = func() Report { <-end; return Report{} }
+		h, codes := a.Handler(), make(chan int, 5)
+		for range 5 {
+			go func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+				codes <- w.Code
+			}()
+		}
+		synctest.Wait()
+		require.Len(t, codes, 1)
+		assert.Equal(t, http.StatusServiceUnavailable, <-codes)
+		close(end)
+		for range 4 {
+			assert.Equal(t, http.StatusOK, <-codes)
+		}
+	})
 }
