@@ -420,6 +420,23 @@ func TestARecordIsTheOneThatTheAgentWouldWrite(t *testing.T) {
 	}
 }
 
+// A program may lock as many names at once as a set may have, also if they are long. One more is refused with a reason.
+func TestARequestMayHaveAsManyNamesAsASet(t *testing.T) {
+	for names, status := range map[int]int{500: http.StatusOK, 501: http.StatusBadRequest} {
+		among(t, 10, func(b *bed) {
+			path := "POST /v1/locks?lease=1h"
+			for i := range names {
+				path += fmt.Sprintf("&name=%0500d", i)
+			}
+			s := b.asks("p", path)
+			assert.Equal(t, status, s.wait(), "%d names", names)
+			if status == http.StatusOK {
+				assert.Len(t, s.reads("held").Names, names)
+			}
+		})
+	}
+}
+
 // The line held names each lock that the program has, and fences it by the row that its transaction needs: the row is there as long as the
 // lock is held, and not after the release. Another row would refuse every write, or none.
 func TestEveryLockThatIsHeldIsFencedByItsOwnRow(t *testing.T) {
