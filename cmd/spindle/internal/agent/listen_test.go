@@ -33,19 +33,22 @@ func stale(t *testing.T, path string) {
 	require.NoError(t, on.Close())
 }
 
-// An agent replaces the socket of an agent that was killed, and programs can connect.
+// An agent replaces the socket of an agent that was killed, and programs can connect. The socket has the permissions that it should have,
+// whatever the umask is: they decide who may take locks.
 func TestTheSocketOfAKilledAgentIsReplaced(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	stale(t, path)
-	on, err := listenOn(path, 0o600)
-	require.NoError(t, err)
-	defer func() { _ = on.Close() }()
-	conn, err := net.Dial("unix", path)
-	require.NoError(t, err)
-	require.NoError(t, conn.Close())
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
+	for _, mode := range []fs.FileMode{0o600, 0o660, 0o666, 0o777} {
+		path := filepath.Join(t.TempDir(), "s")
+		stale(t, path)
+		on, err := listenOn(path, mode)
+		require.NoError(t, err)
+		defer func() { _ = on.Close() }()
+		conn, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		assert.Equal(t, mode, info.Mode().Perm())
+	}
 }
 
 // An agent leaves the socket of a running agent alone, and says why it does not start.

@@ -343,32 +343,35 @@ func TestARequestIsNotAnsweredBeforeItsReasonIsKnown(t *testing.T) {
 	}
 }
 
-// hearing is called before each message of a log is written.
-type hearing func()
+// hearing is called with each message of a log.
+type hearing func(string)
 
 func (h hearing) Write(p []byte) (int, error) {
-	h()
+	h(string(p))
 	return len(p), nil
 }
 
 // What is said of a hold is already so: a program that reads that it holds its lock, and asks at once, must not be told that it still waits.
+// A message is a warning if the program may lose its lock, or has lost it.
 func TestWhatIsSaidOfAHoldIsAlreadySo(t *testing.T) {
 	won, exits, ends := event{what: won, lock: fixed{}}, event{what: exits}, event{what: termEnded, err: spindle.ErrExpired}
 	for _, c := range []struct {
 		events []event
-		states string // at each message
+		states string // at each message, with ! for a warning
 	}{
-		{[]event{won, {what: jeopardy, err: errPlain}, {what: stopAsked}, {what: asked}, {what: released}}, "held held stopping released"},
-		{[]event{won, {what: asked}, {what: released, err: errPlain}}, "held released"},
-		{[]event{won, {what: stalls, err: errStalled}, ends}, "held orphaned"},
-		{[]event{won, exits, {what: doubted}}, "held orphaned"},
+		{[]event{won, {what: jeopardy, err: errPlain}, {what: stopAsked}, {what: asked}, {what: released}}, "held held! stopping released"},
+		{[]event{won, {what: asked}, {what: released, err: errPlain}}, "held released!"},
+		{[]event{won, {what: stalls, err: errStalled}, ends}, "held orphaned!"},
+		{[]event{won, exits, {what: doubted}}, "held orphaned!"},
 		{[]event{{what: refused, err: errBusy}}, "refused"},
 		{[]event{{what: stopAsked}, {what: refused, err: errAsked}}, "refused"},
 	} {
 		var h *hold
 		var states []string
 		b := newBed(t, func(cfg *Config) {
-			cfg.Log = slog.New(slog.NewTextHandler(hearing(func() { states = append(states, h.status().state()) }), &slog.HandlerOptions{Level: slog.LevelDebug}))
+			cfg.Log = slog.New(slog.NewTextHandler(hearing(func(text string) {
+				states = append(states, h.status().state()+strings.Repeat("!", strings.Count(text, "level=WARN")))
+			}), &slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
 		h, _ = b.agent.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
 		for _, e := range c.events {
