@@ -94,7 +94,7 @@ func TestAnAgentServesUntilItsProgramsHaveReleasedTheirLocks(t *testing.T) {
 	assert.Equal(t, []any{http.StatusForbidden, "name-not-allowed"}, []any{status, j["code"]})
 	var more []*stream
 	for i := range 9 {
-		more = append(more, b.asks("", fmt.Sprint("POST /v1/locks?eof=release&lease=1h&name=ok/b", i)))
+		more = append(more, b.asks("", fmt.Sprintf("POST /v1/%s?eof=release&lease=1h&name=ok/b%d", []string{"elections", "locks"}[min(i, 1)], i)))
 		more[i].reads("held")
 	}
 	b.refuses("", "ok/c") // one program has half of --max-holds
@@ -137,6 +137,7 @@ func TestAnAgentServesUntilItsProgramsHaveReleasedTheirLocks(t *testing.T) {
 	} {
 		assert.Regexp(t, `(?m)^\d{4}-\d\d-\d\dT[0-9:.]+Z spindle: `+line, said.String())
 	}
+	assert.NotRegexp(t, `spindle: (elected|lost): table=`, said.String(), "a lock's own messages are for programs that use the library")
 }
 
 // An agent that can't answer probes at the address that it was given does not serve without them: nobody would notice its state.
