@@ -9,13 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
 // A look is one read of a table: how long it takes, and whether it fails then.
@@ -186,4 +189,22 @@ func TestAFollowerEndsAtOnce(t *testing.T) {
 		assert.ErrorIs(t, f.follow(t.Context(), table.Table{}), broken)
 		assert.Equal(t, 1, reads)
 	})
+}
+
+// Watch and ls --watch run for days: each of their messages says when it was.
+func TestAFollowerSaysWhenItsMessagesWere(t *testing.T) {
+	t.Setenv("SPANNER_EMULATOR_HOST", "127.0.0.1:1") // nothing is asked there
+	said, before := &fleet.Log{}, terminal.Stderr
+	terminal.Stderr = terminal.NewJournal(said)
+	t.Cleanup(func() { terminal.Stderr = before })
+	ctx, stop := context.WithCancel(t.Context())
+	f := &follower{Database: &database.Database{}, read: func(ctx context.Context, _ table.Table) ([]operator.Listing, time.Time, error) {
+		assert.Eventually(t, func() bool { return said.String() != "" }, time.Minute, time.Millisecond)
+		stop()
+		return nil, time.Time{}, ctx.Err()
+	}}
+	f.Flags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	require.NoError(t, f.FlagSet.Parse([]string{"--db", "projects/p/instances/i/databases/d", "--timeout", "1h"}))
+	require.NoError(t, f.run(ctx))
+	assert.Regexp(t, `^\d{4}-\d\d-\d\dT[0-9:.]+Z spindle: no answer from Spanner`, said.String())
 }
