@@ -156,3 +156,12 @@ func TestWhoSendsABodyIsNotWaitedFor(t *testing.T) {
 		}
 	})
 }
+
+// A proxy with a login may add large cookies to each request.
+func TestARequestMayHaveLargeCookies(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, dial func(string) net.Conn) {
+		answer, err := http.ReadResponse(bufio.NewReader(dial("GET /healthz HTTP/1.1\r\nHost: localhost\r\nCookie: "+strings.Repeat("x", 60<<10)+"\r\n\r\n")), nil)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusOK, answer.StatusCode)
+	})
+}

@@ -3,6 +3,8 @@ package view
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -164,6 +166,27 @@ func TestStatusSaysWhyUnlessTheOutputDoesOrItIsQuiet(t *testing.T) {
 					}
 					assert.Equal(t, want, got, "%+v in %s, quiet: %v", c, format, quiet)
 				}
+			}
+		}
+	})
+}
+
+// What status could not write is a failure, in each format: a script would otherwise act on half of an answer.
+func TestAnAnswerThatCanNotBeWrittenIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := table.Table{Store: &memstore.Store{}}
+		steps.Hold(t, tab, "a", time.Hour)
+		to, err := os.Create(filepath.Join(t.TempDir(), "out"))
+		require.NoError(t, err)
+		require.NoError(t, to.Close())
+		defer func(was *os.File) { os.Stdout = was }(os.Stdout)
+		os.Stdout = to
+		for _, format := range []string{"table", "json"} {
+			for _, single := range []bool{false, true} {
+				a := answer{f: terminal.Format{Choice: terminal.Choice{Value: format}}}
+				assert.ErrorIs(t, a.run(t.Context(), tab, single, []string{"a"}), os.ErrClosed, "%s, single: %v", format, single)
+				a.quiet = true
+				assert.NoError(t, a.run(t.Context(), tab, single, []string{"a"}))
 			}
 		}
 	})
