@@ -25,6 +25,12 @@ const (
 
 var agentMutants = slices.Concat(
 	of(agentPkg,
+		one("the time that a stopping program asks for is not promised", "TestTheTimeThatAProgramAsksForIsPromised", agentFolder+"api.go",
+			"if j.Left > 0 {", `if j.Left > 0 && j.State == "held" {`),
+		one("the fence of a semaphore names no slot", "TestEveryLockThatIsHeldIsFencedByItsOwnRow", agentFolder+"hold.go",
+			"Fence: fences(tableName, h.term.names, token)}", "Fence: fences(tableName, h.asked.names, token)}"),
+		one("a prefix allows its neighbours", "TestANameIsAllowedIfItBeginsWithAPrefix", agentFolder+"agent.go",
+			"strings.HasPrefix(name, prefix) }", `strings.HasPrefix(name, strings.TrimSuffix(prefix, "/")) }`),
 		one("holds that are not told", "TestAWaitingHoldCostsNextToNothing", agentFolder+"hold.go", "a.Notified(c)", "_ = c"),
 		one("messages to the agent itself take the network", "TestProgramsOfOneAgentTakeTurnsWithoutADatagram", "internal/notify/notifier.go",
 			"if p := n.out[i]; p.to == n.own {", "if p := n.out[i]; false {"),
