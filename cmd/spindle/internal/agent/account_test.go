@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,8 +152,11 @@ func TestAHolderIsNamedAfterItsProgram(t *testing.T) {
 		{"h", "", peer.Identity{Unit: "pod"}, "h/0/pod/"},
 		{"h/i", "a/b\nc\x7f", peer.Identity{PID: 7}, "h-i/7/a-b-c-/"},
 		{"h\n", "\xffa", peer.Identity{PID: 7}, "h-/7/a/"},
+		{strings.Repeat("h", 64), strings.Repeat("🚀", 201), peer.Identity{PID: 1 << 22}, strings.Repeat("h", 64) + "/4194304/" + strings.Repeat("🚀", 200) + "/"},
 	} {
-		assert.Equal(t, c.want+proof, holderOf(c.host, "id", c.label, c.who), "%+v", c)
+		id := holderOf(c.host, "id", c.label, c.who)
+		assert.Equal(t, c.want+proof, id, "%+v", c)
+		assert.LessOrEqual(t, len(id), table.MaxID)
 	}
 	assert.NotEqual(t, proofOf("other"), proof)
 	assert.NotContains(t, holderOf("h", "id", "", peer.Identity{}), "/id", "the id is a secret")

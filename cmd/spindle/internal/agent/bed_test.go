@@ -328,7 +328,7 @@ func (s *stream) answer() (status int, j map[string]any) {
 	if s.status >= 400 {
 		assert.Equal(s, "application/problem+json", s.header.Get("Content-Type"))
 		assert.NotEmpty(s, j["detail"])
-		assert.EqualValues(s, s.status, j["status"])
+		assert.Equal(s, []any{float64(s.status), http.StatusText(s.status)}, []any{j["status"], j["title"]})
 	}
 	return s.status, j
 }
