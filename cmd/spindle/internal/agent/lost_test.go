@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -378,5 +379,32 @@ func TestWhatIsSaidOfAHoldIsAlreadySo(t *testing.T) {
 			h.handle(e)
 		}
 		assert.Equal(t, c.states, strings.Join(states, " "))
+	}
+}
+
+// The last line of a request that did not get its lock says why, in the words of the protocol: programs decide by them whether to ask again.
+func TestTheLastLineSaysWhyTheLockWasNotAcquired(t *testing.T) {
+	asked := fmt.Errorf("%w: stepdown", errAsked)
+	for _, c := range []struct {
+		quit, err error
+		want      line
+	}{
+		{nil, errBusy, line{Event: "refused", Reason: "busy", Detail: errBusy.Error()}},
+		{nil, lock.ErrPassed, line{Event: "refused", Reason: "passed", Detail: lock.ErrPassed.Error()}},
+		{nil, errPlain, line{Event: "refused", Detail: "the reason"}},
+		{nil, errDone, line{Event: "done"}},
+		{errTimeout, errPlain, line{Event: "timeout", Detail: "the reason"}},
+		{errUnwanted, errPlain, line{Event: "refused", Reason: "stopping", Detail: "the reason"}},
+		{asked, errPlain, line{Event: "refused", Reason: "stopping", Detail: asked.Error()}},
+		{asked, errors.Join(errPlain, errDone), line{Event: "done"}},
+	} {
+		h, bad := newBed(t).agent.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
+		require.Nil(t, bad)
+		if c.quit != nil {
+			h.wait.quit(c.quit)
+		}
+		h.handle(event{what: refused, err: c.err})
+		said, ended := h.lines.take()
+		assert.Equal(t, []any{[]line{c.want}, true}, []any{said, ended}, "%v, %v", c.quit, c.err)
 	}
 }
