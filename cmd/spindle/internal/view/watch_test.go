@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,8 @@ func TestWatchPrintsALineForEachChange(t *testing.T) {
 	}
 }
 
-// The commands that show locks check their arguments before they connect to the database.
+// The commands that show locks check their arguments before they connect to the database. The exit code says that the command line is wrong,
+// so that a script does not try it again.
 func TestACommandThatShowsLocksRefusesWrongArguments(t *testing.T) {
 	const fine = "no database given"
 	for _, c := range []struct{ command, wrong string }{
@@ -53,7 +55,14 @@ func TestACommandThatShowsLocksRefusesWrongArguments(t *testing.T) {
 		command := map[string]*cobra.Command{"watch": NewWatch(o), "ls": NewLs(o), "status": NewStatus(o), "members": NewMembers(o)}[name]
 		command.SetArgs(strings.Fields(rest))
 		command.SilenceErrors, command.SilenceUsage = true, true
-		out, said := captured(t, func() { assert.ErrorContains(t, command.Execute(), c.wrong, c.command) })
+		var err error
+		out, said := captured(t, func() { err = command.Execute() })
 		assert.Empty(t, out+said, c.command)
+		assert.ErrorContains(t, err, c.wrong, c.command)
+		if e := (*terminal.Exit)(nil); errors.As(err, &e) {
+			assert.Equal(t, terminal.Misused, e.Code, c.command)
+		} else { // what cobra checks
+			assert.Regexp(t, fine+"|takes at most one|the name of one|could be mistaken", err.Error(), c.command)
+		}
 	}
 }
