@@ -139,6 +139,7 @@ func TestReleasedLocksAreLeftOut(t *testing.T) {
 		d.releases("leader", leader)
 		d.releases("mutex", mutex)
 		assert.Equal(t, "held held, leader released", d.look())
+		assert.Equal(t, "elector", d.history.locks["leader"].wire(0).Kind, "its rows no longer say so")
 		assert.Equal(t, "{lock=\"held\"} 1", d.series("spindle_lock_held"))
 		assert.NotContains(t, d.series("spindle_table_locks"), "released", "how many they are is not known")
 		ended := d.history.locks["mutex"].terms

@@ -195,7 +195,11 @@ func TestAReadHasTheTimeThatTheFlagsGiveIt(t *testing.T) {
 		assert.Equal(t, c.timeout, s.Timeout, "--every %v %v", c.every, c.args)
 	}
 	for _, every := range []time.Duration{-time.Second, 0, 10*time.Millisecond - 1} {
-		assert.ErrorContains(t, command(t, func() {}, every).run(stopped), "must be at least 10ms")
+		err := command(t, func() {}, every).run(stopped)
+		var exit *terminal.Exit
+		require.ErrorAs(t, err, &exit)
+		assert.Equal(t, terminal.Misused, exit.Code)
+		assert.ErrorContains(t, err, "must be at least 10ms")
 	}
 }
 
