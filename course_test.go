@@ -74,6 +74,7 @@ func (s *surroundings) happens(what happening) {
 	s.holds(!s.stalls || s.stage >= hung, "nobody acts once the work has stalled")
 	s.holds(s.stage != over || !s.working || what == timeIsUp, "nothing ends before the work has returned, or has had its time")
 	s.holds(what != timeIsUp || s.stage == over, "nothing is waited for after its time")
+	s.holds(what != returned || s.stage == over || s.stage == leading && s.keepOnReturn, "nothing is waited for after the work has returned")
 }
 
 func (s *surroundings) does(a act, what happening) {
