@@ -286,3 +286,34 @@ func TestTheLogSaysHowLongTheWorkHasBeenWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+// The end of a term is told before the release is sent: by HasLock, by Seen, to the observer, in the log and in the metrics. A release can
+// take long, and another leader may be elected before it is answered.
+func TestTheEndOfATermIsToldBeforeItsLockIsReleased(t *testing.T) {
+	released := 0
+	for _, ending := range endings[1:] {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			reports := fleet.NewReports()
+			l, free := linger(b, spindle.WithHandover(), spindle.WithStall(fleet.Lease/3), reports.Options())
+			synctest.Wait()
+			l.Link.Lose(func(step string) bool { return step == "release" }, nil)
+			ending.do(l)
+			<-l.work.Done()
+			free()
+			synctest.Wait()
+			time.Sleep(fleet.Lease / 10)
+			released += l.Link.Counts()["release"]
+			_, _, known := l.Machine.Lock.Seen()
+			assert.False(t, l.Has() || known, ending.name)
+			assert.Equal(t, spindle.Lost, l.Seen.Last().Kind, ending.name)
+			assert.Contains(t, l.log.String(), "msg=lost", ending.name)
+			assert.NotContains(t, l.log.String(), "msg=released", ending.name)
+			metrics := reports.Metrics(t)
+			assert.Zero(t, metrics["held{lock=mylock}"], ending.name)
+			assert.EqualValues(t, 1, metrics["term.duration_count{lock=mylock}"], ending.name)
+			b.End(l.Machine)
+			time.Sleep(3 * fleet.Lease)
+		})
+	}
+	assert.Greater(t, released, 3)
+}
