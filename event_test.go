@@ -36,6 +36,9 @@ func TestEachEventSaysWhenItHappenedAndWhenTheTermWillEnd(t *testing.T) {
 					defer mu.Unlock()
 					kinds = append(kinds, e.Kind)
 					assert.WithinDuration(t, time.Now(), e.At, 0, "%v", e.Kind)
+					if e.Kind == spindle.Jeopardy {
+						assert.ErrorContains(t, e.Err, `hold: lock "mylock"`, "an observer can serve several locks")
+					}
 					switch e.Kind {
 					case spindle.Elected, spindle.Jeopardy, spindle.Safe:
 						deadline = acknowledged.Add(fleet.Lease - fleet.Lease/100)
