@@ -335,3 +335,70 @@ func TestAFormerLeaderDoesNotSeeItself(t *testing.T) {
 		b.End(a)
 	})
 }
+
+// witness is a log that compares what is said with what the lock answers at that moment.
+type witness struct {
+	*fleet.Machine
+	t    *testing.T
+	said map[string]bool
+}
+
+func (w *witness) Write(p []byte) (int, error) {
+	has, token := w.HasLock()
+	leader, _, known := w.Lock.Seen()
+	line := string(p)
+	of := func(t spindle.Token) bool { return strings.Contains(line, "token="+t.String()) }
+	for what, holds := range map[string]bool{
+		"msg=elected":        has && of(token) && known && !leader.Leaving,
+		"msg=leaving":        has && of(token) && leader.Leaving,
+		`msg="jeopardy`:      has && of(token),
+		`msg="safe`:          has && of(token),
+		`msg="asked to hand`: has && of(token),
+		"msg=lost":           !has && !known,
+		"msg=released":       !has,
+		`msg="leader seen`:   !has && known && of(leader.Token),
+		`msg="leader gone`:   !has && !of(leader.Token),
+	} {
+		if strings.Contains(line, what) {
+			w.said[what] = true
+			assert.True(w.t, holds, "%v, %v, %+v: %s", has, token, leader, line)
+		}
+	}
+	return len(p), nil
+}
+
+// What the log says of a lock is true when it says it: HasLock and Seen already answer accordingly. A program that acts on the log or on
+// an event would otherwise find that it does not lead, or ask a leader that is gone.
+func TestWhatTheLogSaysIsTrueWhenItSaysIt(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		said := map[string]bool{}
+		start := func(id string) *fleet.Machine {
+			w := &witness{t: t, said: said}
+			w.Machine = b.Machine(id, spindle.WithHandover(), spindle.WithLogger(slog.New(slog.NewTextHandler(w, nil))))
+			b.Run(w.Machine)
+			return w.Machine
+		}
+		a, c := start("a"), start("c")
+		leader := func() *fleet.Machine {
+			b.Until(3*fleet.Lease, func() bool { return a.Has() || c.Has() })
+			time.Sleep(fleet.Lease)
+			if a.Has() {
+				return a
+			}
+			return c
+		}
+		require.NoError(t, leader().StepDown(context.Background()))
+		_, err := b.Machine("operator").RequestHandover(context.Background(), leader().Token())
+		require.NoError(t, err)
+		b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(leader().Token())})
+		for _, outage := range []time.Duration{fleet.Lease * 6 / 10, 2 * fleet.Lease} {
+			m := leader()
+			m.Link.Cut()
+			time.Sleep(outage)
+			m.Link.Mend()
+		}
+		leader()
+		b.End(a, c)
+		assert.Len(t, said, 9)
+	})
+}
