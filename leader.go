@@ -372,11 +372,8 @@ func (l *leader) remind() {
 
 // errHung returns StepDown's error if the leader function has not returned.
 func errHung(l *leader) error {
-	switch {
-	case l.course.stage == hung:
+	if l.course.stage == hung {
 		return fmt.Errorf("the leader function has stalled, and has not returned within one lease duration (%v); the lock is left to expire", l.loop.config.Lease)
-	case l.stopping():
-		return fmt.Errorf("the leader function was told to stop, but has not returned; the lock is still held, and will be left to expire if the function does not return within %v", rounded(l.graceLeft()))
 	}
 	return fmt.Errorf("the leader function was told to stop, but has not returned within one lease duration (%v); the lock is still held, and will be released once the function returns", l.loop.config.Lease)
 }
