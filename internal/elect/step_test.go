@@ -3,6 +3,7 @@ package elect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -415,5 +416,47 @@ func TestATermThatWasKeptForLongBeginsANewRow(t *testing.T) {
 		assert.Equal(t, lease/3, yields(28), "nine leases are not enough")
 		assert.Zero(t, yields(31))
 		assert.Equal(t, lease/3, yields(1))
+	})
+}
+
+// Work that has not returned is said after a lease, and again each time the wait has doubled, together with how long it has lasted.
+// Nothing is said once the work has returned.
+func TestAReminderSaysHowLongTheWaitHasLasted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*lease)
+		defer cancel()
+		began, said := time.Now(), []time.Duration(nil)
+		Remind(ctx, SystemClock{}, lease, func(waited time.Duration) {
+			assert.Equal(t, time.Since(began), waited)
+			said = append(said, waited)
+		})
+		assert.Equal(t, []time.Duration{lease, 2 * lease, 4 * lease, 8 * lease, 16 * lease}, said)
+		assert.Equal(t, 20*lease, time.Since(began))
+	})
+}
+
+// From the tenth on, each claim of a row that was lost is an error, until a claim succeeds: nobody holds the lock meanwhile, and only
+// these errors show it to the probes and the log. The pauses stay within their bounds, however long the row is.
+func TestEachClaimOfALongRowThatWasLostIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memstore.Link{Store: &memstore.Store{}}
+		c := candidate("c", link, "m")
+		for range 2 {
+			link.Refuse(refusingStep("claim", table.ErrAborted))
+			for n := 1; n < 100; n++ {
+				step := c.Try(t.Context(), All, lease)
+				require.True(t, step.Lost)
+				require.Equal(t, n >= 10, step.Err != nil, n)
+				if step.Err != nil {
+					require.ErrorContains(t, step.Err, fmt.Sprintf("%d claims in a row", n))
+				}
+				require.Positive(t, step.Pause, n)
+				require.LessOrEqual(t, step.Pause, lease/4+1, n)
+			}
+			link.Refuse(nil)
+			term := c.Try(t.Context(), All, lease).Term
+			require.NotNil(t, term)
+			require.NoError(t, term.Release(t.Context(), nil))
+		}
 	})
 }
