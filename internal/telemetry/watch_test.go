@@ -183,9 +183,15 @@ func TestEachHandoverEnds(t *testing.T) {
 				want = ""
 			case "leads again":
 				w.Elected(wins(t, "a")).Over(telemetry.Stopped)
+				require.NoError(t, tab.Release(t.Context(), 1, "a"))
 			case "stops":
 			}
 			w.Close()
+			for _, s := range r.Ended() {
+				if s.Name() == "spindle.release" {
+					assert.Equal(t, !lost && then != "leads again", s.Parent().IsValid(), "%s, %s: a release is no part of a handover that has ended", why, then)
+				}
+			}
 			if lost {
 				want = string(why)
 			}
