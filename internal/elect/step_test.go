@@ -146,17 +146,21 @@ func TestAPollSaysForHowLongALockHasBeenClaimable(t *testing.T) {
 	for _, rests := range []time.Duration{0, lease} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memstore.Store{}
-			term := candidate("holder", store, "m").Try(t.Context(), All, lease/3).Term
+			term := candidate("holder", store, "m", "n").Try(t.Context(), All, lease/3).Term
 			require.NotNil(t, term)
 			term.End(nil)
-			c := candidate("c", store, "m")
+			c := candidate("c", store, "m", "n")
 			c.LockDelay = lease / 2
+			holdOff := map[string]time.Duration{"n": lease * 3 / 2}
+			c.HoldOff = func(name string) time.Duration { return holdOff[name] }
 			for since := -lease * 3 / 2; since < lease; since += lease / 4 { // since the end of the lease and the lock delay
 				c.Rest(rests)
 				seen, err := c.Look(t.Context())
 				require.NoError(t, err)
-				assert.InDelta(t, max(since, 0).Seconds(), seen[0].FreeFor.Seconds(), 0.001)
-				assert.InDelta(t, max(-since, rests, 0).Seconds(), max(seen[0].FreeIn, 0).Seconds(), 0.001)
+				for i, name := range c.Names {
+					assert.InDelta(t, max(since, 0).Seconds(), seen[i].FreeFor.Seconds(), 0.001, name)
+					assert.InDelta(t, max(-since, rests, holdOff[name]).Seconds(), max(seen[i].FreeIn, 0).Seconds(), 0.001, name)
+				}
 				time.Sleep(lease / 4)
 			}
 		})

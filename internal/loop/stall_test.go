@@ -69,7 +69,11 @@ func TestAPauseIsNotCountedWheneverItComes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ended, began := time.Duration(0), time.Now()
 				clock := &frozen{from: began.Add(from + 1), to: began.Add(from + 1 + pause)}
-				s := &Stall{Clock: clock, Limit: limit, Slow: func(time.Duration, time.Duration) {}, End: func(error) { ended = time.Since(began) }}
+				slow := func(idle, left time.Duration) { // it may be late
+					assert.GreaterOrEqual(t, idle, limit/2, "%v after %v", pause, from)
+					assert.InDelta(t, limit, idle+left, float64(time.Millisecond), "%v after %v", pause, from)
+				}
+				s := &Stall{Clock: clock, Limit: limit, Slow: slow, End: func(error) { ended = time.Since(began) }}
 				stop := s.Watch()
 				time.Sleep(3*limit + pause)
 				stop()
