@@ -3,6 +3,7 @@ package spindle_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -365,5 +366,78 @@ func TestACandidateThatRestsIsNobodysSuccessor(t *testing.T) {
 		b.Until(fleet.Lease/50+fleet.Lease/100, d.Has)
 		assert.Zero(t, a.Link.Counts()["succeed"])
 		b.End(a, c, d)
+	})
+}
+
+// How long a candidate rests after its leader function has returned, and whether that is a warning, follows from its terms so far: a rest
+// is twice as long as the one before, from a third of the lease up to three leases, and a term of three leases begins anew, however it
+// ended. A function that fails must not keep the lock from others, and one that works for long must not cost a pause or a warning.
+func TestARestFollowsFromTheTermsBeforeIt(t *testing.T) {
+	type plan struct {
+		end   int // 0: the function returns, 1: StepDown, 2: the lock is taken away
+		after time.Duration
+	}
+	random := rand.New(rand.NewPCG(1, 6))
+	plans := make([]plan, 80)
+	for i := range plans {
+		plans[i] = plan{max(random.IntN(5)-2, 0), []time.Duration{0, fleet.Lease, fleet.Lease * 5 / 2, 3*fleet.Lease - 1, 3 * fleet.Lease, 4 * fleet.Lease}[random.IntN(6)]}
+	}
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		to, log := logging()
+		var term atomic.Int32
+		a := b.Start("a", to, spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
+			if p := plans[min(int(term.Add(1)), len(plans))-1]; p.end == 0 {
+				ctx, cancel := context.WithTimeout(ctx, p.after)
+				defer cancel()
+				<-ctx.Done()
+				return
+			}
+			<-ctx.Done()
+		}))
+		for int(term.Load()) < len(plans) {
+			now := term.Load()
+			if p := plans[max(now, 1)-1]; now > 0 && p.end > 0 {
+				time.Sleep(p.after)
+				if p.end == 1 {
+					require.NoError(t, a.StepDown(context.Background()))
+				} else {
+					b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
+				}
+			}
+			for term.Load() == now {
+				time.Sleep(fleet.Lease / 100)
+			}
+		}
+		b.End(a)
+		var elected, lost, length time.Duration
+		rest, warns, rests := time.Duration(0), 0, map[time.Duration]int{}
+		began := a.Seen.All()[0].At
+		for i, e := range a.Seen.All() {
+			at := e.At.Sub(began)
+			switch e.Kind {
+			case spindle.Elected:
+				elected = at
+				if i > 0 {
+					assert.GreaterOrEqual(t, at-lost, rest, "event %d", i)
+					assert.LessOrEqual(t, at-lost, rest+fleet.Lease/25, "event %d", i)
+				}
+			case spindle.Lost:
+				lost, rest = at, fleet.Lease/3
+				if at-elected >= 3*fleet.Lease {
+					length = 0
+				}
+				if strings.Contains(e.Err.Error(), "the leader function returned") {
+					if length == 0 && at-elected < 3*fleet.Lease {
+						warns++
+					}
+					length = min(max(2*length, fleet.Lease/3), 3*fleet.Lease)
+					rest = length
+					rests[length]++
+				}
+			}
+		}
+		assert.Len(t, rests, 5, "%v", rests)
+		assert.Greater(t, warns, 2)
+		assert.Equal(t, warns, strings.Count(log.String(), "WARN msg=\"the leader function returned before"))
 	})
 }

@@ -464,3 +464,43 @@ func TestEachClaimOfALongRowThatWasLostIsAnError(t *testing.T) {
 		}
 	})
 }
+
+// A confirmation that fails is tried again, unless that is pointless: a single refusal may be temporary, but not a second one. A heartbeat
+// finds out whether a confirmation was applied in spite of the error. A claim that is given up is withdrawn, so the lock is free at once.
+func TestAConfirmationIsTriedAgainUnlessThatIsPointless(t *testing.T) {
+	outage, gone := status.Error(codes.Unavailable, "away"), status.Error(codes.NotFound, "Table not found: locks")
+	for _, x := range []struct {
+		err     error
+		fails   int
+		applied bool // the last one that fails
+		confirm int  // how often each step is sent
+		beat    int
+		won     bool
+	}{
+		{errRefused, 1, false, 2, 1, true}, {errRefused, 2, false, 2, 1, false}, {errRefused, 1, true, 1, 1, true},
+		{outage, 1, false, 2, 1, true}, {outage, 5, false, 6, 5, true}, {outage, 1, true, 1, 1, true}, {outage, 3, true, 3, 3, true},
+		{table.ErrAborted, 1, false, 2, 0, true}, {table.ErrAborted, 5, false, 6, 0, true},
+		{table.ErrGarbled, 1, false, 1, 0, false}, {gone, 1, false, 1, 0, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store, counts := &memstore.Store{}, map[string]int{}
+			c := candidate("c", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+				counts[step]++
+				if n := counts[step]; step == "confirm" && n <= x.fails {
+					if x.applied && n == x.fails {
+						_ = call(ctx, store)
+					}
+					return x.err
+				}
+				return call(ctx, store)
+			}), "m")
+			step := c.Try(t.Context(), All, lease)
+			assert.Equal(t, []int{1, x.confirm, x.beat}, []int{counts["claim"], counts["confirm"], counts["heartbeat"]}, "%+v", x)
+			require.Equal(t, x.won, step.Term != nil, "%+v: %v", x, step.Err)
+			assert.Equal(t, x.won, !store.Rows()["m"].Heartbeat.IsZero(), "%+v", x)
+			if x.won {
+				step.Term.End(nil)
+			}
+		})
+	}
+}
