@@ -174,3 +174,28 @@ func TestAPreferenceIsIgnoredUntilOneHasKeptTheLock(t *testing.T) {
 		assert.Zero(t, p.ignoreFor(lease))
 	}
 }
+
+// A candidate waits in full for a term that it could not keep, and then lets others go first, whatever would let it claim its own lock at
+// once. Otherwise a process that can claim but not send heartbeats would win the lock again and again. A lock delay ends early only for
+// the candidate's own id with WithReclaim.
+func TestNothingShortensTheWaitAfterATermThatWasNotKept(t *testing.T) {
+	o := heldBy(tokenOne, lease/4, &table.LeaseRecord{Lease: time.Minute})
+	for n := range 2 * 2 * 2 * 3 * 3 * 2 {
+		pick := func(of ...any) any { at := n % len(of); n /= len(of); return of[at] }
+		r := rules{lease: lease, yieldFor: lease / 3, reclaim: pick(false, true).(bool), id: pick("me", o.Writer).(string), delay: pick(time.Duration(0), lease/2).(time.Duration),
+			own: pick(table.Token(0), tokenOne, tokenTwo).(table.Token), unkept: pick(table.Token(0), tokenOne, tokenTwo).(table.Token), rank: pick(0, table.MaxRank).(int)}
+		want := time.Minute - lease/4 + r.delay
+		if r.rank > 0 {
+			want += time.Second
+		}
+		switch {
+		case r.unkept == tokenOne:
+			want += r.yieldFor
+		case r.reclaim && r.id == o.Writer, r.own == tokenOne && r.delay == 0:
+			want = 0
+		}
+		var h lockHistory
+		h.learn(o, r)
+		assert.Equal(t, want, h.freeIn(o, r), "%+v", r)
+	}
+}

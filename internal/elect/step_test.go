@@ -504,3 +504,31 @@ func TestAConfirmationIsTriedAgainUnlessThatIsPointless(t *testing.T) {
 		})
 	}
 }
+
+// A candidate that is overtaken between its claim and its confirmation withdraws nothing and does not cool down. It claims the lock as
+// soon as the other candidate has given it back.
+func TestACandidateThatIsOvertakenDoesNotCoolDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memstore.Link{Store: &memstore.Store{}}
+		c, other := candidate("c", link, "m"), table.Table{Store: link.Store}
+		claims, token := memstore.Once("claim"), table.Token(0)
+		link.After(func(step string) {
+			if claims(step) {
+				seen, err := other.Observe(t.Context(), "m")
+				require.NoError(t, err)
+				token, err = other.Claim(t.Context(), "other", seen...)
+				require.NoError(t, err)
+			}
+		})
+		step := c.Try(t.Context(), All, lease/3)
+		require.True(t, step.Lost)
+		assert.NoError(t, step.Err)
+		assert.LessOrEqual(t, step.Pause, lease/25+1)
+		assert.Zero(t, link.Counts()["withdraw"])
+		require.NoError(t, other.Confirm(t.Context(), token, table.LeaseRecord{Lease: lease}, "m"))
+		require.NoError(t, other.Release(t.Context(), token, "m"))
+		step = c.Try(t.Context(), All, lease/3)
+		require.NotNil(t, step.Term)
+		step.Term.End(nil)
+	})
+}
