@@ -44,12 +44,13 @@ func TestACandidateRestsUntilTheLastOfItsPausesIsOver(t *testing.T) {
 			case 4:
 				holdOff["a"], holdOff["b"] = length, time.Duration(random.Int64N(int64(2*lease)))
 			case 5, 6: // another candidate holds a lock
-				o := heldBy(table.TokenAt(origin.Add(-length*2)), 0, &table.LeaseRecord{Lease: lease, Rank: random.IntN(6)})
+				ago := time.Duration(random.Int64N(int64(lease))) // the last heartbeat
+				o := heldBy(table.TokenAt(origin.Add(-length*2)), ago, &table.LeaseRecord{Lease: lease, Rank: random.IntN(6)})
 				c.recognise(o)
 				if yielded {
 					cool, yielded = 0, false
 				}
-				if o.LeaseRecord.Rank < 3 && 2*length >= 3*lease {
+				if o.LeaseRecord.Rank < 3 && 2*length-ago >= 3*lease {
 					spurned = false
 				}
 			case 7: // none does: it is its own last term, a bare claim, or released
