@@ -3,6 +3,7 @@ package spindle
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/api/option"
+	transport "google.golang.org/api/transport/grpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/keepalive"
@@ -192,6 +195,30 @@ func TestAConnectionGoesByTheLeaseWithinBounds(t *testing.T) {
 		assert.Equal(t, keepalive.ClientParameters{Time: c.ping, Timeout: c.answer}, keepaliveWithin(c.third), c.third)
 		pauses := backoff.Config{BaseDelay: c.first, Multiplier: 1.6, Jitter: 0.2, MaxDelay: c.longest}
 		assert.Equal(t, grpc.ConnectParams{Backoff: pauses, MinConnectTimeout: c.connect}, reconnectWithin(c.third), c.third)
+	}
+}
+
+// A client that is given no lease goes by the default one. With every lease, the pauses between its attempts to connect grow up to a third
+// of that lease, within the documented limits. Shorter pauses would load a server that is starting again, and longer ones cost a term.
+func TestAClientWaitsForAThirdOfItsLeaseBetweenAttemptsToConnect(t *testing.T) {
+	for lease, longest := range map[time.Duration]time.Duration{0: options.DefaultLease / 3, -time.Second: options.DefaultLease / 3, time.Millisecond: 100 * time.Millisecond, 6 * time.Second: 2 * time.Second, 24 * time.Hour: 20 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			var attempts []time.Time
+			fails := grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+				attempts = append(attempts, time.Now())
+				return nil, errors.New("connection refused")
+			})
+			conn, err := transport.DialInsecure(t.Context(), append(ClientOptions(lease), option.WithEndpoint("passthrough:///server"), option.WithGRPCDialOption(fails))...)
+			require.NoError(t, err)
+			conn.Connect()
+			time.Sleep(10 * time.Minute)
+			require.NoError(t, conn.Close())
+			synctest.Wait()
+			require.Greater(t, len(attempts), 20, "%v", lease)
+			for i, at := range attempts[len(attempts)-10:] {
+				assert.InDelta(t, longest.Seconds(), at.Sub(attempts[len(attempts)-11+i]).Seconds(), longest.Seconds()/4, "%v: with jitter", lease)
+			}
+		})
 	}
 }
 
