@@ -159,14 +159,17 @@ func TestTheResultOfARunIsSentOrLogged(t *testing.T) {
 					sent := make(chan error, 1)
 					done := map[string][]chan<- error{"buffered": {sent}, "nobody receives": {make(chan error)}}[name]
 					var log strings.Builder
-					s := Settings{Lease: time.Second, Clock: elect.SystemClock{}, Log: slog.New(slog.NewTextHandler(&log, nil)), Wrap: func(step string, err error) error { return fmt.Errorf("%s: %w", step, err) }}
+					var runs Runs
+					s := Settings{Lease: time.Second, Clock: elect.SystemClock{}, Log: slog.New(slog.NewTextHandler(&log, nil)), Wrap: func(step string, err error) error {
+						assert.Equal(t, hangs, runs.running.Load(), "%s: whoever gets the result can call Run again, unless the observer hangs", what)
+						return fmt.Errorf("%s: %w", step, err)
+					}}
 					s.Observe = func(elect.Event) {
 						if hangs {
 							<-free
 						}
 					}
 					ctx, cancel := context.WithCancel(t.Context())
-					var runs Runs
 					require.NoError(t, runs.Start(ctx, done, s, func(ctx context.Context, _ <-chan struct{}, events *Mailbox) (func(), error) {
 						events.Put(0, time.Now(), elect.Event{})
 						<-ctx.Done()
