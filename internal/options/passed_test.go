@@ -15,6 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/batch"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/notify"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -94,5 +95,44 @@ func TestEachSettingReachesThePartThatItIsFor(t *testing.T) {
 		require.NoError(t, err)
 		leave()
 		c.Owner = ""
+	})
+}
+
+// A holder answers its waiters only while its term is secure, and for each of its locks. In jeopardy, it may lose the locks at any time,
+// and waiters that relied on its answers would poll too late.
+func TestAHolderInJeopardyDoesNotAnswerItsWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memstore.Link{Store: &memstore.Store{}}
+		c := New([]Option{func(c *Config) { c.Store = link }})
+		on, _ := c.Table(nil, "locks")
+		x := c.Candidate(on, "one", "other")
+		term := x.Try(t.Context(), elect.All, time.Second).Term
+		require.NotNil(t, term)
+		happened := make(chan elect.TermEventKind, 100)
+		k := c.Keeper(term, func(e elect.TermEvent) { happened <- e.What })
+		k.Start()
+		locks := []notify.Term{{Name: "one"}, {Name: "other"}}
+		c.Book(term, locks...)
+		answers := func() (all []bool) {
+			for _, l := range locks {
+				assert.Equal(t, []any{term.Token(), c.Lease}, []any{l.Token, l.Lease}, l.Name)
+				all = append(all, l.Alive())
+			}
+			return all
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, []bool{true, true}, answers())
+		link.Refuse(func(string) error { return errors.New("away") })
+		for <-happened != elect.InJeopardy {
+		}
+		require.True(t, term.Held())
+		assert.Equal(t, []bool{false, false}, answers())
+		link.Refuse(nil)
+		for <-happened != elect.Safe {
+		}
+		assert.Equal(t, []bool{true, true}, answers())
+		require.NoError(t, k.Stop())
+		term.End(nil)
+		assert.Equal(t, []bool{false, false}, answers())
 	})
 }
