@@ -209,10 +209,18 @@ func TestASlowObserverDelaysNothingAndMissesNothing(t *testing.T) {
 }
 
 func TestAStopDuringAnElectionLeavesNothingHeld(t *testing.T) {
-	for _, step := range []string{"observe", "claim", "confirm"} {
-		t.Run(step, func(t *testing.T) {
+	for what, taken := range map[string]bool{"observe": false, "claim": false, "confirm": false, "confirm, and the lock is taken away": true} {
+		t.Run(what, func(t *testing.T) {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-				a := b.Machine("a")
+				a, step := b.Machine("a"), strings.Split(what, ",")[0]
+				a.Link.Refuse(func(s string) error {
+					for name := range b.Store.Rows() {
+						if taken && s == "release" {
+							b.Operator(table.Write{Kind: table.Delete, Name: name})
+						}
+					}
+					return nil
+				})
 				ctx, stop := context.WithCancel(context.Background())
 				a.Link.Lose(func(s string) bool {
 					if s == step {

@@ -646,3 +646,54 @@ func TestATermNeverReturnsToAnEarlierPhase(t *testing.T) {
 		})
 	}
 }
+
+// When the wait for several heartbeats ends, one that was sent before the acknowledged one has failed. One that was sent after it, or was
+// in progress when the owner stopped, was only canceled. The metrics count the former as slow answers, and must not count the latter.
+func TestAHeartbeatThatIsGivenUpHasFailedOnlyIfItsAnswerWasLate(t *testing.T) {
+	for answered := range 5 { // 3: none, because the term ends; 4: none, because the owner stops
+		synctest.Test(t, func(t *testing.T) {
+			store, third := &memstore.Store{}, make(chan struct{})
+			var ctxs [3]context.Context
+			var sent atomic.Int32
+			term := candidate("a", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+				if step != "heartbeat" || int(sent.Load()) == len(ctxs) {
+					return call(ctx, store)
+				}
+				n := int(sent.Add(1)) - 1
+				if ctxs[n] = ctx; n == 2 {
+					close(third)
+				}
+				if <-third; n == answered {
+					return call(ctx, store)
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}), "m").Try(t.Context(), All, lease/3).Term
+			require.NotNil(t, term)
+			k := &Keeper{Term: term, Interval: lease / 3, Notify: func(TermEvent) {}}
+			k.Start()
+			<-third
+			switch synctest.Wait(); answered {
+			case 3:
+				term.End(errLost)
+			case 4:
+				require.NoError(t, k.Stop())
+			}
+			synctest.Wait()
+			for n, ctx := range ctxs {
+				if n == answered {
+					continue
+				}
+				want := context.DeadlineExceeded
+				if n > answered || answered == 4 {
+					want = context.Canceled
+				}
+				assert.ErrorIs(t, context.Cause(ctx), want, "attempt %d, and %d was answered", n, answered)
+			}
+			if answered < 4 {
+				_ = k.Stop()
+			}
+			term.End(nil)
+		})
+	}
+}
