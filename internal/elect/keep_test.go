@@ -469,6 +469,45 @@ func TestAReleaseAsksNothingOfATableThatIsGone(t *testing.T) {
 	})
 }
 
+// A release that fails is repeated until the lock would expire. It ends at once only if repeating is pointless, because the token is no
+// longer valid or the client is closed: a program that stops would wait for a lease.
+func TestAReleaseIsRepeatedUnlessThatIsPointless(t *testing.T) {
+	for _, x := range []struct {
+		err   error
+		again bool
+	}{
+		{table.ErrSuperseded, false},
+		{status.Error(codes.Canceled, "grpc: the client connection is closing"), false},
+		{status.Error(codes.FailedPrecondition, "SessionClient is closed"), false},
+		{status.Error(codes.Canceled, "the server is going away"), true},
+		{status.Error(codes.Unavailable, "away"), true},
+		{errRefused, true}, {table.ErrAborted, true}, {errLost, true},
+	} {
+		for _, ends := range []time.Duration{lease / 2, 2 * lease} { // when the fault ends
+			synctest.Test(t, func(t *testing.T) {
+				link := &memstore.Link{Store: &memstore.Store{}}
+				term := candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
+				require.NotNil(t, term)
+				began := time.Now()
+				link.Refuse(func(step string) error {
+					if step == "release" && time.Since(began) < ends {
+						return x.err
+					}
+					return nil
+				})
+				err := term.Release(t.Context(), nil)
+				assert.Equal(t, x.again && ends < lease, err == nil, "%v, %v: %v", x.err, ends, err)
+				if want := min(ends, Limit(lease)); x.again {
+					assert.InDelta(t, want.Seconds(), time.Since(began).Seconds(), lease.Seconds()/10+0.001, "%v", x.err)
+				} else {
+					assert.Equal(t, 1, link.Counts()["release"], "%v", x.err)
+					assert.Zero(t, time.Since(began), "%v", x.err)
+				}
+			})
+		}
+	}
+}
+
 // A term that ends is announced for a third of the lease. If heartbeats fail meanwhile, the wait ends when a sixth of the lease is left:
 // the work needs that time to stop before the lock is lost.
 func TestAnAnnouncementLeavesTimeToStopTheWork(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,4 +136,23 @@ func TestAHolderInJeopardyDoesNotAnswerItsWaiters(t *testing.T) {
 		term.End(nil)
 		assert.Equal(t, []bool{false, false}, answers())
 	})
+}
+
+// All processes that use a table notify each other, however they spell its name. Those that use another table, or the same table of
+// another database, do not.
+func TestNotificationsAreForOneTableHoweverItsNameIsSpelled(t *testing.T) {
+	n := notify.New(netip.AddrPort{}, elect.SystemClock{}, func([]byte, netip.AddrPort) {})
+	defer n.Close()
+	place := func(database, name string) notify.Place {
+		c := New([]Option{func(c *Config) { c.Store, c.Database, c.Notifier = &memstore.Store{}, database, n }})
+		on, _ := c.Table(nil, name)
+		assert.Equal(t, n.Contact(c.site, "a row"), on.Notify("a row"), "where the others send to")
+		return c.site
+	}
+	for _, same := range []string{"locks", "Locks", "LOCKS", "public.locks", "Public.Locks"} {
+		assert.Equal(t, place("d", "locks"), place("d", same), same)
+	}
+	for _, other := range [][2]string{{"d", "lock"}, {"d", "mine.locks"}, {"D", "locks"}, {"", "locks"}} {
+		assert.NotEqual(t, place("d", "locks"), place(other[0], other[1]), other)
+	}
 }
