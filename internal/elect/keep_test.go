@@ -736,3 +736,35 @@ func TestAHeartbeatThatIsGivenUpHasFailedOnlyIfItsAnswerWasLate(t *testing.T) {
 		})
 	}
 }
+
+// An answer to a heartbeat that comes after the deadline revives no term, even if the heartbeat was sent in time: whoever has seen in
+// between that the lock is not held may have stopped its work. On a machine that was suspended, the timer may not have fired yet.
+func TestAnAnswerAfterTheDeadlineRevivesNoTerm(t *testing.T) {
+	const last = lease - lease/100 - lease/3
+	for _, suspended := range []time.Duration{0, lease / 2, last - 1, last, lease * 9 / 10, 2 * lease} {
+		synctest.Test(t, func(t *testing.T) {
+			store, held, slept := &memstore.Store{}, true, time.Duration(0)
+			var term *Term
+			c := candidate("a", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+				err := call(ctx, store)
+				if step == "heartbeat" {
+					slept = suspended
+					held = term.Held()
+				}
+				return err
+			}), "m")
+			c.Clock = wakingClock{slept: &slept}
+			term = c.Try(t.Context(), All, lease/3).Term
+			require.NotNil(t, term)
+			time.Sleep(lease / 3)
+			err := beat(keeper(term))
+			assert.Equal(t, suspended < last, held, "%v", suspended)
+			assert.Equal(t, held, term.Held(), "%v", suspended)
+			assert.Equal(t, held, err == nil, "%v: %v", suspended, err)
+			if !held {
+				assert.ErrorIs(t, err, ErrExpired)
+			}
+			term.End(nil)
+		})
+	}
+}
