@@ -336,19 +336,23 @@ func TestAWriteThatIsAnsweredWithoutATimestampHasNotLanded(t *testing.T) {
 	})
 }
 
-// Results that need no request to Spanner are returned without one.
+// Results that need no request to Spanner are returned without one, and are the same for a caller that has given up.
 func TestATokenThatIsNoneIsRefusedWithoutARequest(t *testing.T) {
 	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
 		s, db := serve(t, leaseA, own)
+		gone, giveUp := context.WithCancel(t.Context())
+		giveUp()
 		for _, none := range []table.Token{0, -1} {
-			f := behind(db, "a")
-			f.Token = none
-			_, err := try(t.Context(), f)
-			assert.ErrorIs(t, err, fence.ErrFenced, "%v", none)
-			assert.ErrorContains(t, err, "wrapped", "%v", none)
-			f.Wrap, f.Table.DB = nil, nil
-			_, err = try(t.Context(), f)
-			assert.ErrorIs(t, err, fence.ErrFenced, "of no lock: %v", none)
+			for _, ctx := range []context.Context{t.Context(), gone} {
+				f := behind(db, "a")
+				f.Token = none
+				_, err := try(ctx, f)
+				assert.ErrorIs(t, err, fence.ErrFenced, "%v", none)
+				assert.ErrorContains(t, err, "wrapped", "%v", none)
+				f.Wrap, f.Table.DB = nil, nil
+				_, err = try(ctx, f)
+				assert.ErrorIs(t, err, fence.ErrFenced, "of no lock: %v", none)
+			}
 		}
 		_, err := try(t.Context(), behind(nil, "a"))
 		assert.NotErrorIs(t, err, fence.ErrFenced)
