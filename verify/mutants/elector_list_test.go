@@ -97,6 +97,8 @@ var electorMutants = of(".",
 		"if c.contests >= lostInARow {", "if c.contests < 0 {"),
 	one("a function that hangs after a request is healthy", "TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy", healthGo,
 		"hung > age {", "hung < 0 {"),
+	one("the end of a term is told after its release", "TestTheEndOfATermIsToldBeforeItsLockIsReleased", leadGo,
+		"\tl.over(l.stop.why, now())\n\terr := e.release(l.ctx, l.keeper.Term, l.stop.why)\n", "\terr := e.release(l.ctx, l.keeper.Term, l.stop.why)\n\tl.over(l.stop.why, now())\n"),
 	one("a prune leaves the row of a lock that was broken", "TestAPrunedLockLeavesNoRow", claimGo,
 		", Write{Kind: Delete, Name: BrokenRow(o.Name)})", ")"),
 )
