@@ -13,8 +13,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -404,4 +408,88 @@ func TestWhatTheLogSaysIsTrueWhenItSaysIt(t *testing.T) {
 		said.Range(func(any, any) bool { kinds++; return true })
 		assert.Equal(t, 9, kinds)
 	})
+}
+
+// Wherever an error appears whose remedy is known, it also says the remedy: in the log, in an event, and in the error of each call. It
+// names the lock and the table, because a program can have many.
+func TestAnErrorSaysHowToMendItWhereverItAppears(t *testing.T) {
+	const hint = "the client needs roles/spanner.databaseUser on the database"
+	denied := status.Error(codes.PermissionDenied, "no")
+	refuse := func(string) error { return denied }
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		to, log := logging()
+		a := b.Machine("a", to)
+		said := func(what string) {
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, what) {
+					assert.Contains(t, line, "hint=\""+hint)
+				}
+			}
+			assert.Contains(t, log.String(), "level=WARN msg="+what)
+			log.Reset()
+		}
+		a.Link.Refuse(refuse)
+		b.Run(a)
+		time.Sleep(5 * fleet.Lease)
+		said(`"can't compete for the lock`)
+		errs := map[string]error{"Health": a.Health()}
+		_, errs["Leader"] = a.Leader(context.Background())
+		_, errs["RequestHandover"] = a.RequestHandover(context.Background(), 1)
+		a.Link.Refuse(nil)
+		b.Until(fleet.Lease, a.Has)
+		a.Link.Refuse(refuse)
+		time.Sleep(fleet.Lease / 2)
+		said(`"jeopardy: a heartbeat failed`)
+		errs["Jeopardy"] = a.Seen.Last().Err
+		b.Until(fleet.Lease, func() bool { return !a.Has() })
+		synctest.Wait()
+		said("lost")
+		a.Link.Refuse(nil)
+		b.Until(3*fleet.Lease, a.Has)
+		a.Link.Refuse(fleet.Refusing("release", denied))
+		errs["StepDown"] = a.StepDown(context.Background())
+		a.Link.Refuse(nil)
+		b.Until(3*fleet.Lease, a.Has)
+		a.Link.Refuse(refuse)
+		a.Stop()
+		errs["done"] = <-a.Done
+		for what, err := range errs {
+			if assert.ErrorIs(t, err, denied, what) {
+				assert.Regexp(t, `^spindle: [a-z ]+: lock "mylock" in table locktable: .*\(`+hint+`\)$`, err.Error(), what)
+			}
+		}
+	})
+}
+
+// A process that holds locks for others learns that a lock was taken away, and when, whether a heartbeat finds it out or the release.
+func TestALossThatOnlyTheReleaseFindsIsReported(t *testing.T) {
+	for _, finds := range []string{"heartbeat", "release"} {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			lost := make(chan elect.TermEvent, 10)
+			a := b.Start("a", options.Option(func(c *options.Config) {
+				c.Happened = func(e elect.TermEvent) {
+					if e.What == elect.Lost {
+						lost <- e
+					}
+				}
+			}))
+			key := fleet.Key(a.Token())
+			a.Link.Refuse(func(step string) error {
+				if step == finds && b.Store.Rows()[key].Name != "" {
+					b.Operator(table.Write{Kind: table.Delete, Name: key})
+				}
+				return nil
+			})
+			began := time.Now()
+			if finds == "release" {
+				assert.ErrorIs(t, a.StepDown(context.Background()), spindle.ErrSuperseded)
+			}
+			e := <-lost
+			assert.ErrorIs(t, e.Err, spindle.ErrSuperseded, finds)
+			assert.WithinDuration(t, time.Now(), e.At.Time(), time.Millisecond, finds)
+			assert.Less(t, time.Since(began), fleet.Lease/2)
+			b.End(a)
+			assert.Empty(t, lost)
+		})
+	}
 }
