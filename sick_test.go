@@ -404,7 +404,8 @@ func TestARestFollowsFromTheTermsBeforeIt(t *testing.T) {
 					b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
 				}
 			}
-			for term.Load() == now {
+			for waited := time.Duration(0); term.Load() == now; waited += fleet.Lease / 100 {
+				require.Less(t, waited, 10*fleet.Lease)
 				time.Sleep(fleet.Lease / 100)
 			}
 		}

@@ -126,12 +126,22 @@ func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
 				c.fault(l)
 				handOver(l, r)
 				assert.Equal(t, c.spans, spans(r))
+				tokens := map[string]int64{}
 				for _, s := range r.Ended() {
+					for _, kv := range s.Attributes() {
+						if kv.Key == "spindle.token" {
+							tokens[s.Name()] = kv.Value.AsInt64()
+						}
+					}
 					if s.Name() == "spindle.handover" {
 						assert.Equal(t, c.why, s.Status().Description)
 					} else if s.Status().Code == codes.Error {
 						assert.Len(t, s.Events(), 1, "what the error of %s was", s.Name())
 					}
+				}
+				if c.spans[0] == elected {
+					assert.Positive(t, tokens["spindle.election"])
+					assert.Equal(t, tokens["spindle.election"], tokens["spindle.handover"], "the token of the term")
 				}
 			})
 		})
