@@ -768,3 +768,35 @@ func TestAnAnswerAfterTheDeadlineRevivesNoTerm(t *testing.T) {
 		})
 	}
 }
+
+// Stop says why a term is over even if nobody has noticed that yet: on a machine that was suspended, the deadline can have passed before
+// its timer fires. An owner that took the term for held would release a lock that may be another's by then.
+func TestStopSaysWhyATermIsOverEvenIfNobodyHasNoticedThat(t *testing.T) {
+	for _, stalled := range []bool{false, true} {
+		for _, suspended := range []time.Duration{0, Limit(lease) - 1, Limit(lease), 2 * lease} {
+			synctest.Test(t, func(t *testing.T) {
+				slept, want := time.Duration(0), ErrExpired
+				c := candidate("a", &memstore.Store{}, "m")
+				c.Clock = wakingClock{slept: &slept}
+				term := c.Try(t.Context(), All, lease/3).Term
+				require.NotNil(t, term)
+				k := &Keeper{Term: term, Interval: lease / 3, Notify: func(TermEvent) {}}
+				k.Start()
+				synctest.Wait()
+				if stalled {
+					want = errStall
+					require.True(t, term.Stall(errStall))
+				}
+				slept = suspended
+				if err := k.Stop(); suspended < Limit(lease) {
+					assert.NoError(t, err, "%v, %v", stalled, suspended)
+					assert.NoError(t, term.Over().Err(), "%v, %v", stalled, suspended)
+				} else {
+					assert.ErrorIs(t, err, want, "%v, %v", stalled, suspended)
+					assert.ErrorIs(t, context.Cause(term.Over()), want, "%v, %v", stalled, suspended)
+				}
+				term.End(nil)
+			})
+		}
+	}
+}
