@@ -328,6 +328,12 @@ func TestTheProblemThatHasLastedLongestIsTheHealth(t *testing.T) {
 				}
 				require.NotNil(c.t, got)
 				assert.Equal(c.t, trouble{problems[worst].says, now, no}, *got)
+				health := h.m.g.check(got)
+				assert.NoError(c.t, health, "it has just begun")
+				time.Sleep(3 * lease)
+				health = h.m.g.check(got)
+				assert.ErrorContains(c.t, health, problems[worst].says)
+				assert.ErrorIs(c.t, health, no, "callers may tell by the cause what to do")
 				h.m.inventory.All[0].Busy = &share.Assignment{Since: now}
 				time.Sleep(lease)
 				h.m.report(nil)
