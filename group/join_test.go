@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -122,6 +123,10 @@ func TestWhichSlotIsChosen(t *testing.T) {
 	listed := func(list string) func(*table.LeaseRecord) { return func(r *table.LeaseRecord) { r.ListDigest = list } }
 	withdrawn := func(s *elect.LockView) { s.Writer = mine }
 	noRecord := func(s *elect.LockView) { held(mine)(s); s.LeaseRecord = nil }
+	leaving := func(successor string, change ...func(*table.LeaseRecord)) func(*elect.LockView) {
+		return held(successor, append(change, func(r *table.LeaseRecord) { r.ID = cmp.Or(r.ID, mine) })...)
+	}
+	others := func(r *table.LeaseRecord) { r.ID = other }
 	for _, reclaim := range []bool{false, true} {
 		inVirtualTime(t, func(c *cluster) {
 			var opts []Option
@@ -156,6 +161,10 @@ func TestWhichSlotIsChosen(t *testing.T) {
 				"its own, with another list":          {[]func(*elect.LockView){free, held(mine, listed("other")), held(other), never}, -1, -1, 0, 0, 1, 0},
 				"its own, and its last":               {[]func(*elect.LockView){free, held(mine, listed(list)), held(other), never}, 0, -1, 0, 0, 1, token},
 				"its own, which was young":            {[]func(*elect.LockView){free, young, held(other), never}, -1, -1, 0, 0, 1, 0},
+				"its own, which is leaving":           {[]func(*elect.LockView){free, leaving("", listed(list)), held(other), never}, -1, -1, 0, 0, 1, token},
+				"its own, which has a successor":      {[]func(*elect.LockView){free, leaving("\nb", listed(list)), held(other), never}, -1, -1, 0, 0, 1, token},
+				"another's, which leaves for it":      {[]func(*elect.LockView){free, leaving("\na", listed(list), others), held(other), never}, -1, -1, 0, 0, 0, 0},
+				"another's, which is leaving":         {[]func(*elect.LockView){free, leaving("", listed(list), others), held(other), never}, -1, -1, 0, 0, 0, 0},
 				"its own, whose lease row is missing": {[]func(*elect.LockView){free, noRecord, held(other), never}, -1, -1, 0, 0, 1, 0},
 			} {
 				m := newMember(p.Group, p.config.Log, nil)
