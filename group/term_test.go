@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -58,4 +59,32 @@ func TestTheLoopWakesUpForWhateverIsDueFirst(t *testing.T) {
 		h.moves.queue = []*commit{{ready: elect.PauseFor(h.polls.clock, late)}}
 		assert.Equal(c.t, late, h.due())
 	})
+}
+
+// A member passes its trial by acting on a partition for a lease, and not by owning one whose work has to return. As long as it owns
+// partitions, whether or not it acts on them, one partition that fails does not make it useless: nobody might be able to claim that one.
+func TestWhatAMemberOwnsIsMoreThanWhatItActsOn(t *testing.T) {
+	for acts := range 3 {
+		for _, trial := range []bool{false, true} {
+			inVirtualTime(t, func(c *cluster) {
+				_, h := c.holding(2)
+				defer h.letGo()
+				h.conduct.Trial = trial
+				for _, e := range h.m.inventory.All[acts:] {
+					e.Busy = e.Assigned // its work hangs
+					h.moves.revoke(e, ErrMoved)
+				}
+				h.conduct.Failed(h.now(), errors.New("not today"), true, h.m.inventory.All[0])
+				for range 4 {
+					h.checkFitness()
+					time.Sleep(lease)
+				}
+				assert.Equal(c.t, trial && acts > 0, h.upkeep.planning.Full, "%d of 2 are acted on", acts)
+				assert.False(c.t, h.leaving(), "%d of 2 are acted on, on trial: %v", acts, trial)
+				h.m.inventory.Clear(h.m.inventory.All...)
+				h.checkFitness()
+				assert.True(c.t, h.leaving(), "it owns nothing")
+			})
+		}
+	}
 }
