@@ -3,7 +3,11 @@ package group
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -142,6 +146,35 @@ func TestAPauseIsVisible(t *testing.T) {
 	})
 }
 
+// After any requests, however often a partition is paused or resumed, the metrics count and operators see exactly the partitions that are
+// paused, and the member works on the others. So it is in a second Run.
+func TestEachRequestChangesWhatIsReported(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n = 3
+		r, dice, paused := fleet.NewReports(), rand.New(rand.NewPCG(1, 1)), map[string]bool{}
+		a := c.alone(n, r.Options())
+		for i := range 40 {
+			if i == 20 {
+				c.end(a)
+				c.run(a)
+			}
+			name := fmt.Sprint(dice.IntN(n))
+			if dice.IntN(2) == 0 {
+				paused[name] = true
+				require.NoError(t, a.Pause(name))
+			} else {
+				delete(paused, name)
+				require.NoError(t, a.Resume(name))
+			}
+			c.sleep(lease / 10)
+			assert.True(t, c.paused(slices.Sorted(maps.Keys(paused))...)(), paused)
+			assert.Equal(t, n-len(paused), a.has(), paused)
+			m := r.Metrics(t)
+			assert.Equal(t, []float64{float64(len(paused)), float64(a.has())}, []float64{m["group.paused{lock=orders}"], m["group.partitions{lock=orders}"]}, paused)
+		}
+	})
+}
+
 // A partition that is paused moves to another member, whose claim replaces the mark, and back. It is still paused here, and
 // operators see that, whether the other member left or was evicted.
 func TestAPauseIsVisibleAgainAfterItsPartitionWasAway(t *testing.T) {
@@ -181,6 +214,48 @@ func TestAPauseIsMarkedOnceTheOtherMemberIsDone(t *testing.T) {
 		free()
 		c.until(lease, "the pause to be shown", func() bool { return c.listedAsPaused() == 1 })
 	})
+}
+
+// A pause frees its partition only if the term of the member that the rows name is known to be over. A member that the last poll has not
+// read, or whose row was deleted by hand, may still be working on the partition.
+func TestAPauseFreesNothingOfAMemberThatMayWork(t *testing.T) {
+	const slot = "orders/member/0000"
+	for what, x := range map[string]struct {
+		see   func(members map[string]table.Observation) map[string]table.Observation
+		freed bool
+	}{
+		"no members were read":  {func(map[string]table.Observation) map[string]table.Observation { return nil }, false},
+		"its row is gone":       {func(m map[string]table.Observation) map[string]table.Observation { delete(m, slot); return m }, false},
+		"it renews":             {func(m map[string]table.Observation) map[string]table.Observation { return m }, false},
+		"it is silent":          {seenAs(slot, func(o *table.Observation) { o.At = o.At.Add(time.Hour) }), false},
+		"it was evicted":        {seenAs(slot, func(o *table.Observation) { o.Heartbeat, o.LeaseRecord = time.Time{}, nil }), true},
+		"its slot is another's": {seenAs(slot, func(o *table.Observation) { o.Token++ }), true},
+	} {
+		inVirtualTime(t, func(c *cluster) {
+			b := c.start("b", Numbered(1))
+			c.until(lease, "b to have it", spreadOver(1, b))
+			h := c.inHand(c.process("a", Numbered(1)))
+			defer h.letGo()
+			e := h.m.inventory.All[0]
+			e.Target, e.Paused = true, share.Paused
+			s, err := h.send.table.LookAtGroup(h.send.ctx, "orders", table.GroupQuery{Members: true})
+			require.NoError(c.t, err)
+			h.upkeep.showPaused(x.see(s.Members))
+			h.reply()
+			assert.Equal(c.t, !x.freed, c.view().Members[0].Partitions != nil, what)
+			assert.Equal(c.t, x.freed, e.Paused == share.Marked, what)
+		})
+	}
+}
+
+// seenAs returns a function that changes one row of a poll.
+func seenAs(name string, change func(*table.Observation)) func(map[string]table.Observation) map[string]table.Observation {
+	return func(all map[string]table.Observation) map[string]table.Observation {
+		o := all[name]
+		change(&o)
+		all[name] = o
+		return all
+	}
 }
 
 // If more partitions are paused than fit into a commit, they are all marked, in one commit after the other. If they have another member,
