@@ -2,9 +2,11 @@ package plan
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -201,6 +203,23 @@ func TestThePlanIsTheSameInEveryBuildOfItsVersion(t *testing.T) {
 	}
 	assert.Equal(t, "3/59b271ae1bbcb1d3", NewList([]string{"b", "a"}).Digest())
 	assert.Equal(t, uint64(0x16b3b6f5b2c46673), sum)
+}
+
+// Every byte of a name counts, in any script: names that share a hash are assigned together, and members of another build would
+// plan otherwise. The hash function is part of the version.
+func TestNamesOfAnyScriptAreToldApart(t *testing.T) {
+	var names []string
+	for r := rune(1); r < 0x20000; r += 7 {
+		if utf8.ValidRune(r) {
+			names = append(names, "a"+string(r)+"z")
+		}
+	}
+	for _, name := range names {
+		sum := fnv.New64a()
+		sum.Write([]byte(name))
+		require.Equal(t, mix(sum.Sum64()), hash(name), "%q", name)
+	}
+	assert.Len(t, NewList(names).hashes, len(names))
 }
 
 // A member may have its list in any order, because indexes refer to its own names.
