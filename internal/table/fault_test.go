@@ -79,8 +79,13 @@ func TestEachErrorIsOneFault(t *testing.T) {
 			st, err = st.WithDetails(&errdetails.ResourceInfo{ResourceType: "type.googleapis.com/google.spanner." + is.kind})
 			require.NoError(t, err)
 		}
-		for how, err := range map[string]error{"raw": st.Err(), "the client's": spanner.ToSpannerError(st.Err()),
-			"wrapped": fmt.Errorf("claim: %w", st.Err()), "the client's, wrapped": fmt.Errorf("claim: %w", spanner.ToSpannerError(st.Err()))} {
+		reports := map[string]error{"raw": st.Err(), "the client's": spanner.ToSpannerError(st.Err()),
+			"wrapped": fmt.Errorf("claim: %w", st.Err()), "the client's, wrapped": fmt.Errorf("claim: %w", spanner.ToSpannerError(st.Err()))}
+		if is.kind == "" { // the answer says more than that the time was up
+			reports["after its deadline"] = fmt.Errorf("%w: %w", context.DeadlineExceeded, st.Err())
+			reports["the last answer before its deadline"] = fmt.Errorf("%w; repeated until: %w", spanner.ToSpannerError(st.Err()), context.DeadlineExceeded)
+		}
+		for how, err := range reports {
 			assert.Same(t, is.fault, FaultOf(err), "%v, %s", is, how)
 			gone := is.fault == noRow || is.fault == NoDatabase || is.fault == NoTable && is.code != codes.FailedPrecondition
 			assert.Equal(t, gone, Missing(err), "%v, %s", is, how)
