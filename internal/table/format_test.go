@@ -18,7 +18,7 @@ import (
 // the format number, and then the row must not be deleted.
 func TestALeaseRowThatCanNotBeReadSaysSo(t *testing.T) {
 	for says, newer := range map[string]bool{`{"v":2,"lease":"10s"}`: true, `{"v":2,"lease":{"min":"1s"}}`: true, `{"v":99}`: true,
-		"": false, "{": false, `{"lease":""}`: false, `{"lease":"-1s"}`: false, `{"lease":"25h"}`: false} {
+		"": false, "{": false, `{"lease":""}`: false, `{"lease":"-1ns"}`: false, `{"lease":"0s"}`: false, `{"lease":"24h0m0.000000001s"}`: false, `{"with":"orders/member/0001_1763645616123456","for":"0s"}`: false} {
 		tab, store, token := held(t, says)
 		ctx, row := t.Context(), table.LeaseKey("m", token)
 		check := func(err error) {
@@ -47,6 +47,12 @@ func TestALeaseRowThatCanNotBeReadSaysSo(t *testing.T) {
 // A program of the first format reads the rows that this program writes, and this program reads rows without a format
 // number.
 func TestRowsSayTheirFormat(t *testing.T) {
+	for _, lease := range []time.Duration{1, table.MaxLease} {
+		tab, _, _ := held(t, fmt.Sprintf(`{"lease":%q}`, lease))
+		seen, err := tab.LookAtLeases(t.Context(), time.Now(), "m")
+		require.NoError(t, err)
+		assert.Equal(t, lease, seen[0].LeaseRecord.Lease)
+	}
 	tab, store, token := held(t, `{"lease":"10s"}`)
 	seen, err := tab.LookAtLeases(t.Context(), time.Now(), "m")
 	require.NoError(t, err)
