@@ -2,6 +2,8 @@ package spindletest_test
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -172,6 +176,24 @@ func TestMutexesOfTwoProcessesDontQueueForOneAnother(t *testing.T) {
 		db := spindletest.New(t)
 		between(t, db.Process("a"), db.Process("b"), time.Second)
 	})
+}
+
+// All locks of one Process are in one process, whose goroutines queue for a mutex among themselves. Those of two Processes are in two, even
+// if they have the same id.
+func TestEachProcessOfATestIsOneProcess(t *testing.T) {
+	fake := spindletest.NewFake(t)
+	seen := map[string]int{}
+	for range 2 {
+		p := fake.Process("a")
+		for range 3 {
+			var config options.Config
+			p.Option().(options.Option)(&config)
+			assert.Equal(t, "a", config.ID)
+			seen[config.Process]++
+		}
+	}
+	assert.Equal(t, []int{3, 3}, slices.Collect(maps.Values(seen)))
+	assert.NotContains(t, seen, "")
 }
 
 // On a fake, what writes under a token is answered by the token alone, whatever holds the lock. Nothing else is run, and a
@@ -389,6 +411,22 @@ func TestAwaitFailsTheTestInTime(t *testing.T) {
 
 		said = spindletest.Failure(t, func(tb testing.TB) { spindletest.NewEvents(tb).Await(time.Second, spindle.Lost) })
 		assert.Contains(t, said, "all events so far: none")
+
+		start = time.Now()
+		said = spindletest.Failure(t, func(tb testing.TB) { // other events don't begin the time anew
+			events, config := spindletest.NewEvents(tb), options.Config{}
+			events.Option().(options.Option)(&config)
+			go func() {
+				for range 9 {
+					time.Sleep(time.Second)
+					config.Observe(elect.Event{Kind: int(spindle.Safe)})
+				}
+			}()
+			events.Await(9*time.Second/2, spindle.Lost)
+		})
+		assert.Equal(t, 9*time.Second/2, time.Since(start))
+		assert.Equal(t, `spindletest: no new event "lost" within 4.5s; all events so far: safe, safe, safe, safe`, said)
+		time.Sleep(time.Minute)
 	})
 }
 
