@@ -22,11 +22,11 @@ func TestADatabaseHasTheLockTableAndTheUsersOwn(t *testing.T) {
 	for name, opts := range map[string][]spindletest.Option{
 		"GoogleSQL": {
 			spindletest.WithDDL("CREATE TABLE a (id INT64) PRIMARY KEY (id)"),
-			spindletest.WithDDL("CREATE TABLE b (id INT64) PRIMARY KEY (id)"),
+			spindletest.WithDDL("CREATE TABLE b (id INT64) PRIMARY KEY (id)", "CREATE INDEX young ON locktable (token)"),
 		},
 		"PostgreSQL": {
 			spindletest.PostgreSQL(),
-			spindletest.WithDDL("CREATE TABLE a (id bigint PRIMARY KEY)", "CREATE TABLE b (id bigint PRIMARY KEY)"),
+			spindletest.WithDDL("CREATE TABLE a (id bigint PRIMARY KEY)", "CREATE TABLE b (id bigint PRIMARY KEY)", "CREATE INDEX young ON locktable (token)"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
