@@ -52,11 +52,7 @@ func TestPruneRemovesWhatWasReleased(t *testing.T) {
 func TestPruneCountsWhatItHasDeletedBeforeItFails(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)
-	for _, name := range []string{"a", "b"} {
-		_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Insert(db.Table, []string{"name", "token"}, []any{name, time.Now().Add(-time.Hour)})})
-		require.NoError(t, err)
-	}
-	answers := []error{status.Error(codes.Aborted, "another claims b"), nil, status.Error(codes.PermissionDenied, "no")}
+	var answers []error
 	answer := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if _, ok := req.(*sppb.CommitRequest); ok {
 			next := answers[0]
@@ -66,9 +62,29 @@ func TestPruneCountsWhatItHasDeletedBeforeItFails(t *testing.T) {
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	n, err := ddl.Prune(t.Context(), connect(t, db, grpc.WithChainUnaryInterceptor(answer)), db.Table, time.Minute)
-	require.ErrorContains(t, err, "failed after 1 locks were deleted")
-	require.Equal(t, 1, n)
+	client := connect(t, db, grpc.WithChainUnaryInterceptor(answer))
+	aborted, denied := status.Error(codes.Aborted, "another claims b"), status.Error(codes.PermissionDenied, "no")
+	for pruned, x := range []struct {
+		answers []error
+		says    string
+	}{
+		{[]error{denied}, "failed after 0 locks"},
+		{[]error{aborted, nil, denied}, "failed after 1 locks"},
+		{[]error{nil, denied}, "the tickets in table locktable failed, after 2 locks"},
+	} {
+		old, rows := time.Now().Add(-48*time.Hour), []*spanner.Mutation{}
+		for _, name := range []string{"a", "b"} {
+			rows = append(rows, spanner.InsertOrUpdate(db.Table, []string{"name", "token"}, []any{name, old}))
+		}
+		ticket := table.Ticket{Queue: "m", Time: 1, Nonce: "gone"}.Row()
+		_, err := db.Client.Apply(t.Context(), append(rows, spanner.InsertOrUpdate(db.Table, []string{"name", "heartbeat"}, []any{ticket, old})))
+		require.NoError(t, err)
+		answers = x.answers
+		n, err := ddl.Prune(t.Context(), client, db.Table, time.Minute)
+		require.ErrorContains(t, err, x.says)
+		require.Equal(t, codes.PermissionDenied, spanner.ErrCode(err))
+		require.Equal(t, pruned, n)
+	}
 }
 
 // Tickets of processes that wait for a lock go once nobody has written them for a day.
