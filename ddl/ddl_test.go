@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
@@ -92,6 +94,33 @@ func TestCreateVerifiesATableThatAnotherProgramCreatesMeanwhile(t *testing.T) {
 	var wrong *ddl.SchemaError
 	require.ErrorAs(t, err, &wrong)
 	require.Len(t, wrong.Problems, 4)
+}
+
+// Spanner may take a minute to change a schema. Create returns once the table exists.
+func TestCreateWaitsUntilTheSchemaHasChanged(t *testing.T) {
+	needEmulator(t)
+	t.Parallel()
+	db := spindletest.New(t)
+	var change func(ctx context.Context, reply any) error
+	polls := 0
+	later := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		switch {
+		case strings.HasSuffix(method, "/UpdateDatabaseDdl"):
+			change = func(ctx context.Context, reply any) error { return invoke(ctx, method, req, reply, cc, opts...) }
+			op := reply.(proto.Message).ProtoReflect()
+			op.Set(op.Descriptor().Fields().ByName("name"), protoreflect.ValueOfString(db.Path+"/operations/slow"))
+			return nil
+		case strings.HasSuffix(method, "/GetOperation"):
+			if polls++; polls == 1 {
+				return nil // it is not done
+			}
+			return change(ctx, reply)
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	require.NoError(t, ddl.Create(t.Context(), db.Path, "mine", dialing(db, grpc.WithChainUnaryInterceptor(later))...))
+	require.Equal(t, 2, polls)
+	require.NoError(t, ddl.Verify(t.Context(), db.Client, "mine"))
 }
 
 func TestCreateSaysWhichDatabaseItCannotUse(t *testing.T) {
