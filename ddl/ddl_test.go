@@ -2,6 +2,7 @@ package ddl_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -121,6 +122,41 @@ func TestCreateWaitsUntilTheSchemaHasChanged(t *testing.T) {
 	require.NoError(t, ddl.Create(t.Context(), db.Path, "mine", dialing(db, grpc.WithChainUnaryInterceptor(later))...))
 	require.Equal(t, 2, polls)
 	require.NoError(t, ddl.Verify(t.Context(), db.Client, "mine"))
+}
+
+// Create tries a schema change again only if it was refused because of another one. Any other refusal lasts, so a caller learns of it at once.
+func TestCreateTriesAgainOnlyAfterAnotherSchemaChange(t *testing.T) {
+	needEmulator(t)
+	t.Parallel()
+	db := spindletest.New(t)
+	const busy = "a concurrent schema change operation is in progress"
+	for table, x := range map[string]struct {
+		answer error
+		tries  int
+	}{
+		"busy":    {status.Error(codes.FailedPrecondition, busy), 2},
+		"refused": {status.Error(codes.FailedPrecondition, "there are too many tables"), 1},
+		"aborted": {status.Error(codes.Aborted, busy), 1},
+		"denied":  {status.Error(codes.PermissionDenied, "no"), 1},
+	} {
+		tries := 0
+		refuse := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if strings.HasSuffix(method, "/UpdateDatabaseDdl") {
+				if tries++; tries == 1 {
+					return x.answer
+				}
+			}
+			return invoke(ctx, method, req, reply, cc, opts...)
+		}
+		err := ddl.Create(t.Context(), db.Path, table, dialing(db, grpc.WithChainUnaryInterceptor(refuse))...)
+		assert.Equal(t, x.tries, tries, table)
+		if x.tries > 1 {
+			assert.NoError(t, err, table)
+		} else {
+			assert.ErrorContains(t, err, "cannot create table "+table, table)
+			assert.ErrorIs(t, err, x.answer, table)
+		}
+	}
 }
 
 func TestCreateSaysWhichDatabaseItCannotUse(t *testing.T) {
@@ -336,7 +372,11 @@ func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 			require.ErrorAs(t, err, &wrong)
 			assert.Equal(t, "t", wrong.Table)
 			assert.Equal(t, tt.want, wrong.Problems)
-			assert.ErrorContains(t, err, ddl.Statement(tt.dialect, "t"), "the message tells how to mend")
+			advice := "alter the table to match this statement, or use a different table"
+			if tt.statement == "" {
+				advice = "call ddl.Create or run this statement"
+			}
+			assert.ErrorContains(t, err, fmt.Sprintf("to fix this, %s:\n%s", advice, ddl.Statement(tt.dialect, "t")), "the message tells how to mend")
 		})
 	}
 }
