@@ -614,3 +614,25 @@ func TestRunSaysIfTheMembersLockIsLeftToExpire(t *testing.T) {
 		})
 	}
 }
+
+// While Run's ctx has not ended, a member that gives up its term joins again, whatever becomes of its release: an operator learns from
+// the log that the slot is left to expire, and Run goes on.
+func TestOnlyTheLastReleaseEndsRunWithAnError(t *testing.T) {
+	for _, way := range fleet.Farewells("release") {
+		for _, stops := range []bool{false, true} {
+			inVirtualTime(t, func(c *cluster) {
+				p, h := c.holding(1)
+				defer h.letGo()
+				way.Begin(p.link, h.own.Name)
+				ctx, stop := context.WithCancel(context.Background())
+				defer stop()
+				if h.giveUp(errUseless); stops {
+					stop()
+				}
+				_, err := h.end(ctx, nil)
+				assert.Equal(c.t, way.Left && stops, err != nil, "%s: %v", way.Name, err)
+				assert.Equal(c.t, way.Left && !stops, strings.Contains(p.log.String(), "the member's lock could not be released"), way.Name)
+			})
+		}
+	}
+}
