@@ -14,6 +14,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -272,6 +273,32 @@ func TestWhatEndsACoolDown(t *testing.T) {
 			assert.Equal(t, x.want, time.Since(began), x.polls)
 			assert.Equal(t, len(x.polls), polls, x.polls)
 			m.letGo()
+		})
+	}
+}
+
+// A member's row says what its options say, and that the member accepts no requests to hand over its slot. Its partitions could not go with the
+// slot, so such a request would be answered by nobody.
+func TestTheRowOfAMemberSaysWhatItsOptionsSay(t *testing.T) {
+	const own = 6 * time.Second
+	for what, x := range map[string]struct {
+		opts   []Option
+		change func(*table.LeaseRecord)
+	}{
+		"nothing":           {nil, func(*table.LeaseRecord) {}},
+		"a handover":        {[]Option{spindle.WithHandover()}, func(*table.LeaseRecord) {}},
+		"a lease":           {[]Option{spindle.WithLease(own)}, func(r *table.LeaseRecord) { r.Lease = own }},
+		"a weight":          {[]Option{WithWeight(3)}, func(r *table.LeaseRecord) { r.Weight = 3 }},
+		"a value":           {[]Option{spindle.WithValue("host:80")}, func(r *table.LeaseRecord) { r.Value = "host:80" }},
+		"an identity":       {[]Option{WithIdentity(time.Hour)}, func(r *table.LeaseRecord) { r.Keep = time.Hour }},
+		"a reclaim":         {[]Option{spindle.WithReclaim()}, func(r *table.LeaseRecord) { r.Keep = 10 * lease }},
+		"a reclaim, and no": {[]Option{spindle.WithReclaim(), WithIdentity(0)}, func(*table.LeaseRecord) {}},
+	} {
+		inVirtualTime(t, func(c *cluster) {
+			a := c.alone(2, x.opts...)
+			want := table.LeaseRecord{Lease: lease, ID: "a", ListDigest: plan.NewList([]string{"0", "1"}).Digest()}
+			x.change(&want)
+			assert.Equal(t, want, *c.recordOf(a), what)
 		})
 	}
 }
