@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
@@ -56,6 +58,19 @@ func TestAGroupTracesItsElectionsAndHandovers(t *testing.T) {
 		c.end(a)
 		assert.Contains(t, r.Spans(), "election elected [observe done claim done confirm done]")
 		assert.Contains(t, r.Spans(), "handover [announce done release done]")
+	})
+	inVirtualTime(t, func(c *cluster) { // the span in which a program calls Run may be over long before
+		r := fleet.NewReports()
+		p, of := c.process("a", Numbered(4), r.Options()), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
+		ctx, stop := context.WithCancel(trace.ContextWithSpanContext(context.Background(), of))
+		require.NoError(t, p.Run(ctx, p.done))
+		c.sleep(lease)
+		stop()
+		require.NoError(t, <-p.done)
+		require.NotEmpty(t, r.Ended())
+		for _, s := range r.Ended() {
+			assert.NotEqual(t, of.TraceID(), s.SpanContext().TraceID(), s.Name())
+		}
 	})
 }
 
