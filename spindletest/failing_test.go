@@ -24,7 +24,9 @@ func (f *Failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// Failure returns the message that f passes to Fatalf, or "" if f does not call Fatalf.
+func (f *Failing) Fatal(args ...any) { f.Fatalf("%s", fmt.Sprint(args...)) }
+
+// Failure returns the message that f passes to Fatal or Fatalf, or "" if f calls neither.
 func Failure(t *testing.T, f func(testing.TB)) string {
 	tb, done := &Failing{TB: t}, make(chan struct{})
 	go func() { defer close(done); f(tb) }()

@@ -67,6 +67,8 @@ func TestAPrivateEmulatorTakesFlagsAndCanBeStopped(t *testing.T) {
 	db := spindletest.New(t, spindletest.Private("--enable_fault_injection"))
 	require.NotEqual(t, others.Host, db.Host)
 	db.StopEmulator(t)
+	said := spindletest.Failure(t, func(tb testing.TB) { others.StopEmulator(tb) })
+	require.Contains(t, said, "other tests may use it")
 
 	require.NoError(t, ddl.Verify(t.Context(), others.Client, others.Table))
 	again := spindletest.New(t, spindletest.Private())
