@@ -30,6 +30,10 @@ var groupRequestMutants = of("./group",
 		"p.skip = (living - 1) / manyMembers", "p.skip = living / manyMembers"),
 	one("what is requested between two terms is lost", "TestRequestsBetweenTwoTermsAreNotLost", groupRunGo,
 		"\t\t\tm.takeReturned()\n\t\t\tm.takeRequests()\n", "\t\t\tm.takeReturned()\n"),
+	one("a partition that was resumed counts as paused", "TestEachRequestChangesWhatIsReported", requestsGo,
+		"delete(r.paused, partition) }", "r.paused[partition] = false }"),
+	one("a pause frees the partition of a member that was not read", "TestAPauseFreesNothingOfAMemberThatMayWork", upkeepGo,
+		"return o.Exists && plan.Over(", "return plan.Over("),
 	one("a change of weight whose request is lost is forgotten", "TestAChangeOfWeightMovesOnlyWhatMust", upkeepGo, "\t\tu.weighing = false\n", "\t\tu.weighing = err != nil\n"),
 )
 
