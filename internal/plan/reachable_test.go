@@ -61,18 +61,9 @@ func TestEveryReachablePlanKeepsTheRules(t *testing.T) {
 
 func keepsTheRules(t *testing.T, p, q *Plan, l List, members []Member) {
 	t.Helper()
-	if before, after := isFair(t, p, q, l, members); len(members) > 0 && bound(before, members) != moved(before, after) {
-		require.Fail(t, "the fewest move", "%v after %v, %v", after, before, members)
-	}
-}
-
-// isFair checks the members' shares after plan p has become q. It returns the owners in both plans. It does not compare them, because a
-// member with an identity takes its partitions to another slot.
-func isFair(t *testing.T, p, q *Plan, l List, members []Member) (before, after []int) {
-	t.Helper()
-	before, after = assignments(t, p, l), assignments(t, q, l)
+	before, after := assignments(t, p, l), assignments(t, q, l)
 	if len(members) == 0 {
-		return before, after
+		return
 	}
 	holds := func(ok bool, what string) { // require would take too long for so many plans
 		if !ok {
@@ -95,7 +86,7 @@ func isFair(t *testing.T, p, q *Plan, l List, members []Member) (before, after [
 			}
 		}
 	}
-	return before, after
+	holds(bound(before, members) == moved(before, after), "the fewest move")
 }
 
 // The same is true for larger groups, of which some are drawn at random.
@@ -115,35 +106,6 @@ func TestLargerPlansKeepTheRules(t *testing.T) {
 			q := next(t, p, l, members)
 			keepsTheRules(t, p, q, l, members)
 			require.True(t, q.Same(next(t, q, l, members)), "nothing changes by itself: %v", members)
-			p = q
-		}
-	}
-}
-
-// Whichever members with an identity leave and come back, in whatever slots, alone or several at once, the shares are fair, and the plan
-// that is read is the one that was published. It remembers nobody as gone who is back.
-func TestSharesAreFairWhoeverComesBack(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 5))
-	for range 60 {
-		l := NewList(names("p", 0, 1+r.IntN(60)))
-		p := (*Plan)(nil)
-		for range 12 {
-			slots := r.Perm(9)[:6]
-			for i := range slots {
-				if r.IntN(3) == 0 {
-					slots[i] = -1
-				}
-			}
-			members := pods(l, slots...)
-			for i := range members {
-				members[i].Weight = 1 + r.IntN(3)
-			}
-			q := republished(t, next(t, p, l, members), l)
-			isFair(t, p, q, l, members)
-			require.True(t, q.Same(next(t, q, l, members)), "nothing changes by itself: %v", members)
-			for _, m := range members {
-				require.False(t, slices.ContainsFunc(q.entries, func(e entry) bool { return e.former == m.ID }), m.ID)
-			}
 			p = q
 		}
 	}
