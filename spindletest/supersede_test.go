@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -41,4 +42,23 @@ func refusing(f func(step string) error) *memstore.Link {
 	link := &memstore.Link{Store: &memstore.Store{}}
 	link.Refuse(f)
 	return link
+}
+
+// Who supersedes has the lock for one lease, unless the test releases it before. A later release leaves the rows as those of a holder that
+// is gone, because the test is about that.
+func TestALateReleaseChangesNothing(t *testing.T) {
+	for name, take := range map[string]func(testing.TB, *memstore.Store) func(){
+		"job":                func(tb testing.TB, s *memstore.Store) func() { return supersede(tb, s, "job") },
+		"orders/partition/7": func(tb testing.TB, s *memstore.Store) func() { return supersedePartition(tb, s, "orders", "7") },
+	} {
+		for _, after := range []time.Duration{0, options.DefaultLease - 1, options.DefaultLease + time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memstore.Store{}
+				release := take(t, store)
+				time.Sleep(after)
+				release()
+				assert.Equal(t, after < options.DefaultLease, store.Rows()[name].Heartbeat.IsZero(), "%s after %v", name, after)
+			})
+		}
+	}
 }
