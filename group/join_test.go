@@ -302,3 +302,19 @@ func TestTheRowOfAMemberSaysWhatItsOptionsSay(t *testing.T) {
 		})
 	}
 }
+
+// A process that has lost its term takes the slot again that it had, and with it the partitions, although another slot is free that a new
+// process would take.
+func TestAProcessThatLosesItsTermTakesItsSlotAgain(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		ps := c.inSlots("a", "b", "d")
+		a, before := ps[0], c.slotOf(ps[0])
+		c.end(ps[1])
+		c.until(3*lease, "an even spread", spreadOver(24, a, ps[2]))
+		c.loseTerm(a)
+		c.until(4*lease, "an even spread again", spreadOver(24, a, ps[2]))
+		after := c.slotOf(a)
+		assert.Equal(t, before.Name, after.Name)
+		assert.Greater(t, after.Token, before.Token)
+	})
+}
