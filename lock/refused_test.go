@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -168,6 +171,57 @@ func TestRefusalsThatAreFarApartDoNotAddUp(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 	})
+}
+
+// A read is repeated until it succeeds, its caller gives up, or waiting does not help. What an earlier read of the same call was refused does
+// not count: a caller that reads for a long time would fail in one short refusal.
+func TestHowOftenAReadIsRepeated(t *testing.T) {
+	const lease, limit = 2 * time.Second, 10 * time.Second
+	passing, outage := mayPass["permission"], refused(codes.Unavailable)
+	for name, c := range map[string]struct {
+		err         error // of each attempt until the read passes
+		passes      time.Duration
+		try         bool
+		ends        time.Duration // when ctx does
+		fails       error
+		least, most time.Duration
+	}{
+		"refused for a while": {err: passing, passes: limit - time.Second, least: limit - time.Second, most: limit},
+		"refused for long":    {err: passing, passes: time.Hour, fails: passing, least: limit, most: limit + time.Second},
+		"an outage":           {err: outage, passes: time.Minute, least: time.Minute, most: time.Minute + time.Second},
+		"a try":               {err: outage, passes: time.Minute, try: true, fails: outage},
+		"of a newer version":  {err: table.ErrNewer, passes: time.Minute, fails: table.ErrNewer},
+		"ctx ends":            {err: outage, passes: time.Minute, ends: 5 * time.Second, fails: outage, least: 5 * time.Second, most: 5 * time.Second},
+		"not answered":        {passes: time.Minute, ends: time.Hour, least: time.Minute, most: time.Minute + 2*time.Second},
+		"a try, not answered": {passes: time.Minute, try: true, fails: context.DeadlineExceeded, least: elect.Attempt(lease), most: elect.Attempt(lease)},
+	} {
+		inVirtualTime(t, func(b *bed) {
+			s := b.process().mutex("m", spindle.WithLease(lease)).contender
+			patience := s.patience()
+			patience.Passed("read") // the caller's first one
+			for range 3 {
+				ctx, cancel := context.WithTimeout(b.Context(), cmp.Or(c.ends, time.Hour))
+				began := time.Now()
+				err := s.persist(ctx, &patience, c.try, func(ctx context.Context) error {
+					if time.Since(began) >= c.passes {
+						return nil
+					}
+					if c.err == nil {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return c.err
+				})
+				cancel()
+				assert.ErrorIs(t, err, c.fails, name)
+				assert.GreaterOrEqual(t, time.Since(began), c.least, name)
+				assert.LessOrEqual(t, time.Since(began), c.most, name)
+				if c.fails != nil {
+					break
+				}
+			}
+		})
+	}
 }
 
 // If ctx ends first, the error says what is refused, even though the holder is known. It does not mention what was refused
