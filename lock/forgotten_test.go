@@ -77,8 +77,10 @@ func TestAValueThatIsForgottenIsSaidAndStaysLocked(t *testing.T) {
 // was acquired.
 func TestAWaitForAnotherGoroutineSaysWhereItLocked(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
-		p := b.process()
+		p, before := b.process(), b.process().mutex("m")
 		first := p.mutex("m")
+		require.NoError(t, before.Lock(b.Context()))
+		time.AfterFunc(time.Minute, func() { assert.NoError(t, before.Unlock(b.Context())) })
 		require.NoError(t, first.Lock(b.Context()))
 		time.Sleep(3 * time.Second)
 		for _, second := range []*Mutex{first, p.mutex("m")} {
@@ -104,6 +106,30 @@ func TestAWaitForAnotherGoroutineSaysWhereItLocked(t *testing.T) {
 		require.NoError(t, other.Unlock(b.Context()))
 		require.NoError(t, <-locked)
 		require.NoError(t, next.Unlock(b.Context()))
+	})
+}
+
+// Whatever call locks, and whatever it locks, messages name the line of the program that made the call, and not a line of this package.
+func TestTheLineThatLockedIsTheCallers(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p, ctx := b.process(), b.Context()
+		m, permits, o := p.mutex("m"), p.semaphore("s", 2), p.once("o")
+		var h *held
+		work := func(ctx context.Context) error { h = working(ctx).held; return nil }
+		run := func(ctx context.Context, _ Run) error { return work(ctx) }
+		for name, call := range map[string]func() error{
+			"Lock":             func() error { err := m.Lock(ctx); h = m.now.Load(); return err },
+			"Do":               func() error { return Do(ctx, p.set("a", "b"), work) },
+			"TryDo":            func() error { return second(TryDo(ctx, p.mutex("n"), work)) },
+			"Acquire":          func() error { permit, err := permits.Acquire(ctx); h = permit.now.Load(); return err },
+			"Do with a permit": func() error { return Do(ctx, permits, work) },
+			"TryDo, a permit":  func() error { return second(TryDo(ctx, permits, work)) },
+			"Once.Do":          func() error { return second(o.Do(ctx, KeyOf("1"), run)) },
+			"Once.TryDo":       func() error { return second(o.TryDo(ctx, KeyOf("2"), run)) },
+		} {
+			require.NoError(t, call(), name)
+			assert.Contains(t, h.by.caller(), "/forgotten_test.go:", name)
+		}
 	})
 }
 

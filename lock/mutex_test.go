@@ -590,6 +590,16 @@ func TestAWaitForASetNamesThoseThatHoldALockOfIt(t *testing.T) {
 	})
 }
 
+// The error of a wait says how many waiters were ahead, and claims to know it only if the poll has read all their tickets.
+func TestAWaitThatEndsSaysHowManyWereAhead(t *testing.T) {
+	for before, says := range map[int]string{0: "", 1: " (another process was ahead of this one in the queue)", 2: " (2 other processes were ahead of this one in the queue)",
+		table.MostTickets - 1: " (31 other processes were ahead of this one in the queue)", table.MostTickets: " (at least 32 other processes were ahead of this one in the queue)"} {
+		w := &waiter{}
+		w.note(found{before: before})
+		assert.Equal(t, says, w.by())
+	}
+}
+
 // The loss of a lock names what was wrong with the last heartbeat.
 func TestALossNamesItsCause(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
