@@ -149,3 +149,29 @@ func TestTheReadsOfOnceAreNoStall(t *testing.T) {
 		assert.True(t, ran)
 	})
 }
+
+// Work can stall only while its lock is held. After a loss or an Unlock, work that takes long to end is no stall: an alarm for stalls would
+// otherwise go off with each of them, and the error would name the wrong cause.
+func TestWorkWhoseLockIsGoneDoesNotStall(t *testing.T) {
+	for reason, end := range map[string]func(*bed, *process, *Mutex){
+		"superseded": func(b *bed, _ *process, m *Mutex) { b.lose("m", m.Token()) },
+		"expired":    func(_ *bed, p *process, _ *Mutex) { p.Cut() },
+		"released":   func(b *bed, _ *process, m *Mutex) { assert.NoError(b, m.Unlock(b.Context())) },
+	} {
+		inVirtualTime(t, func(b *bed) {
+			r, p := fleet.NewReports(), b.process()
+			m := p.mutex("m", spindle.WithStall(stallsIn), r.Options())
+			err := Do(b.Context(), m, func(ctx context.Context) error {
+				end(b, p, m)
+				<-ctx.Done()
+				time.Sleep(3 * stallsIn)
+				return nil
+			})
+			assert.ErrorIs(t, err, ErrNotHeld)
+			assert.NotErrorIs(t, err, spindle.ErrStalled)
+			metrics := r.Metrics(t)
+			assert.NotContains(t, metrics, "stalls{lock=m}", reason)
+			assert.Equal(t, 1.0, metrics["terms{lock=m,reason="+reason+"}"])
+		})
+	}
+}
