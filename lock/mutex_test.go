@@ -590,6 +590,27 @@ func TestAWaitForASetNamesThoseThatHoldALockOfIt(t *testing.T) {
 	})
 }
 
+// The error of a wait says how long it lasted, and for each lock that is held, by whom, under which token and how old the last heartbeat is:
+// from this an operator sees whether the holder is alive, and which one to look for.
+func TestTheErrorOfAWaitSaysWhoHoldsEachLock(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var tokens []any
+		for _, name := range []string{"a", "b"} {
+			p := b.process()
+			m := p.mutex(name, spindle.WithID("holder of "+name))
+			require.NoError(t, m.Lock(b.Context()))
+			tokens = append(tokens, m.Token())
+			p.Cut()
+			time.Sleep(2 * time.Second)
+		}
+		ctx, cancel := context.WithTimeout(b.Context(), 3*time.Second)
+		defer cancel()
+		err := b.process().set("b", "a").Lock(ctx)
+		says := fmt.Sprintf(`"a" by "holder of a" under token %v, last heartbeat 6.\d+s ago; "b" by "holder of b" under token %v, last heartbeat 4.\d+s ago`, tokens...)
+		assert.Regexp(t, `^lock: set \["a" "b"\]: not acquired in 3s: context deadline exceeded \(held: `+says+`\)$`, err.Error())
+	})
+}
+
 // The error of a wait says how many waiters were ahead, and claims to know it only if the poll has read all their tickets.
 func TestAWaitThatEndsSaysHowManyWereAhead(t *testing.T) {
 	for before, says := range map[int]string{0: "", 1: " (another process was ahead of this one in the queue)", 2: " (2 other processes were ahead of this one in the queue)",
