@@ -64,6 +64,9 @@ func (w *waiter) by() string {
 // inProcess returns text for an error. It says which goroutine of this process is in the way.
 func (w *waiter) inProcess() string {
 	h := w.queue.holds.Load()
+	if h == nil && !w.queue.isTaken() { // it wants a slot, and does not queue
+		return ""
+	}
 	if h == nil {
 		return " (another goroutine of this process is ahead of this one in the queue)"
 	}

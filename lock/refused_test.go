@@ -224,6 +224,41 @@ func TestHowOftenAReadIsRepeated(t *testing.T) {
 	}
 }
 
+// The error of a wait that ends during an outage says so, and does not look for the cause in this process. A caller of Acquire may already
+// have a slot, and wait only for the poll that shows whether the other holders know it.
+func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
+	for _, step := range []string{"observe", "claim", "confirm", "holders"} {
+		for kind, lock := range map[string]func(*process) locking{
+			"a mutex":     func(p *process) locking { return p.mutex("m") },
+			"a semaphore": func(p *process) locking { return &slotLock{Semaphore: p.semaphore("m", 1)} },
+		} {
+			if step == "holders" && kind == "a mutex" {
+				continue
+			}
+			inVirtualTime(t, func(b *bed) {
+				p := b.process()
+				outage := func(step string) { p.Refuse(failing(refused(codes.Unavailable), step)) }
+				if outage(step); step == "holders" { // the poll after the confirmation
+					p.After(func(sent string) {
+						if sent == "confirm" {
+							outage("observe")
+						}
+					})
+				}
+				ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
+				defer cancel()
+				err := lock(p).Lock(ctx)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.NotContains(t, err.Error(), "goroutine", "%s, %s", kind, step)
+				if step != "confirm" { // which the claim itself repeats
+					assert.ErrorContains(t, err, "(last error: ", "%s, %s", kind, step)
+					assert.ErrorContains(t, err, "refused here", "%s, %s", kind, step)
+				}
+			})
+		}
+	}
+}
+
 // If ctx ends first, the error says what is refused, even though the holder is known. It does not mention what was refused
 // earlier.
 func TestAWaitThatEndsSaysWhatIsRefused(t *testing.T) {

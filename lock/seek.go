@@ -67,8 +67,10 @@ func (k *seeker) seek(ctx context.Context) (*held, error) {
 // h nor an error, the caller tries again.
 func (k *seeker) settle(ctx context.Context, h *held) (*held, error) {
 	known := false
-	err := k.persist(ctx, &k.waiter.patience, k.try, func(ctx context.Context) (err error) {
-		known, err = k.slots.IsKnown(ctx, k.contender.table, h.term.Names()[0])
+	err := k.persist(ctx, &k.waiter.patience, k.try, func(attempt context.Context) (err error) {
+		if known, err = k.slots.IsKnown(attempt, k.contender.table, h.term.Names()[0]); !isOver(ctx) {
+			k.note(found{last: err})
+		}
 		return err
 	})
 	lost := h.token() == 0
@@ -79,7 +81,6 @@ func (k *seeker) settle(ctx context.Context, h *held) (*held, error) {
 	byNewer := k.contender.heldByNewer(err)
 	switch {
 	case ctx.Err() != nil:
-		k.note(found{last: err})
 		err = k.ended(ctx)
 	case byNewer && k.try:
 		err = errFull
