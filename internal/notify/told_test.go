@@ -3,6 +3,7 @@ package notify
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -136,6 +137,33 @@ func TestFollowersAreToldByRankAndSpeed(t *testing.T) {
 				assert.Greater(t, m.after, lease/4)
 				assert.LessOrEqual(t, m.after, lease/2+1)
 			}
+		}
+	})
+}
+
+// A waiter is told at the address that it announces and, only if the holder sees another one, there as well. The answer goes to the address
+// that the holder sees. A socket for IPv6 shows an IPv4 address in another form, which is no other address: all messages would be sent twice.
+func TestAWaiterIsToldAtEachOfItsAddresses(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, sent := w.process(), map[kind]map[string]int{}
+		holder.send = func(b []byte, to netip.AddrPort) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			m, _ := decode(b)
+			sent[m.kind][to.String()]++
+		}
+		token := table.Token(0)
+		for from, sees := range map[string]string{"10.0.0.9:7700": "10.0.0.9:7700", "[::ffff:10.0.0.9]:7700": "10.0.0.9:7700", "10.0.0.9:7701": "10.0.0.9:7701",
+			"[::ffff:10.0.0.8]:7700": "10.0.0.8:7700", "[fd00::9]:7700": "[fd00::9]:7700"} {
+			token++
+			book := holder.holds(token)
+			sent[heard], sent[free] = map[string]int{}, map[string]int{}
+			m := message{kind: waiting, flags: toHolder, lock: book[0].lock, token: token, seq: 1, waiter: waiter{10, 1}, from: netip.MustParseAddrPort("10.0.0.9:7700")}
+			holder.Receive(m.signed(book[0].key), netip.MustParseAddrPort(from))
+			book.Free(false)
+			time.Sleep(time.Second)
+			assert.Equal(t, map[string]int{sees: 1}, sent[heard], from)
+			assert.Equal(t, map[string]int{"10.0.0.9:7700": 2, sees: 2}, sent[free], from)
 		}
 	})
 }
