@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -94,6 +95,48 @@ func TestAProcessHasOneTicketHoweverManyOfItsGoroutinesWait(t *testing.T) {
 		assert.EqualValues(t, 1, most.Load())
 		assert.Zero(t, b.tickets())
 	})
+}
+
+// The commit that releases a lock also puts a ticket for the next goroutine of the process into each queue, whatever the lock is, and whether
+// or not the work of a Once succeeds. Otherwise, waiters of other processes that come later would be served first. The last goroutine leaves none.
+func TestEachReleaseLeavesATicketForTheNextGoroutine(t *testing.T) {
+	once := func(fails error) func(context.Context, *process, string) error {
+		return func(ctx context.Context, p *process, key string) error {
+			_, err := p.once("m").Do(ctx, KeyOf(key), func(context.Context, Run) error { time.Sleep(time.Second); return fails })
+			return err
+		}
+	}
+	in := func(lock func(*process) Locker) func(context.Context, *process, string) error {
+		return func(ctx context.Context, p *process, _ string) error {
+			return Do(ctx, lock(p), func(context.Context) error { time.Sleep(time.Second); return nil })
+		}
+	}
+	for name, c := range map[string]struct {
+		call    func(ctx context.Context, p *process, key string) error
+		fails   error
+		tickets int
+	}{
+		"a mutex":           {in(func(p *process) Locker { return p.mutex("m") }), nil, 1},
+		"a set":             {in(func(p *process) Locker { return p.set("m", "n") }), nil, 2},
+		"a Once":            {once(nil), nil, 1},
+		"a Once that fails": {once(errFails), errFails, 1},
+	} {
+		inVirtualTime(t, func(b *bed) {
+			p, left := b.process(), make(chan int, 10)
+			p.After(func(step string) {
+				if step == "release" || step == "finish" {
+					left <- b.tickets()
+				}
+			})
+			var all sync.WaitGroup
+			for _, key := range []string{"1", "2", "3"} {
+				all.Go(func() { assert.ErrorIs(t, c.call(b.Context(), p, key), c.fails, name) })
+				time.Sleep(time.Millisecond)
+			}
+			all.Wait()
+			assert.Equal(t, []int{c.tickets, c.tickets, 0}, []int{<-left, <-left, <-left}, name)
+		})
+	}
 }
 
 // A goroutine whose ctx ends while others of its process are ahead leaves the process's queue at once. Otherwise, the process would keep
