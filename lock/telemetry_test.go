@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
@@ -257,6 +260,57 @@ func TestASetIsItsLocksAndASemaphoreIsOne(t *testing.T) {
 		for name := range r.Metrics(t) {
 			assert.False(t, strings.HasPrefix(name, "held"), name)
 			assert.NotContains(t, name, "slot")
+		}
+	})
+}
+
+// A write that the fence refuses counts in the reports of its lock, and its error names the lock, whether the write found the loss or the loss
+// was known before. Otherwise, nobody would see which work goes on after its lock is lost.
+func TestARefusedWriteIsReportedUnderItsLock(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p, r, ctx := b.process(), fleet.NewReports(), b.Context()
+		m, set := p.mutex("m", r.Options()), All(nil, "locktable", []string{"x", "y"}, p.options([]Option{r.Options()})...)
+		require.NoError(t, m.Lock(ctx))
+		require.NoError(t, set.Lock(ctx))
+		permit, err := p.semaphore("s", 2, r.Options()).Acquire(ctx)
+		require.NoError(t, err)
+		for what, h := range map[string]*holding{`mutex "m"`: &m.holding, `set ["x" "y"]`: &set.holding, `semaphore "s"`: &permit.holding} {
+			b.lose(h.names[len(h.names)-1], h.Token())
+			for range 2 {
+				_, err := h.Apply(ctx, nil)
+				require.ErrorIs(t, err, spindle.ErrFenced)
+				assert.Regexp(t, "^lock: fence: "+regexp.QuoteMeta(what)+": ", err.Error())
+			}
+		}
+		metrics := r.Metrics(t)
+		for _, lock := range []string{"m", "x", "y", "s"} {
+			assert.Equal(t, 2.0, metrics["fenced{lock="+lock+"}"], lock)
+		}
+	})
+}
+
+// The row of a holder says what it is: operators see it, and other processes count on it. It says the same whether the lock was claimed with a
+// free row or without.
+func TestTheRowOfAHolderSaysWhatItIs(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p, ctx := b.process(), b.Context()
+		opts := []Option{spindle.WithID("own"), spindle.WithValue("value"), spindle.WithLease(onceLease)}
+		says := func(kind table.LockKind, slots int, names ...string) func(context.Context) error {
+			return func(context.Context) error {
+				rows, err := table.Table{Store: b.store}.LookAtLeases(ctx, time.Now(), names...)
+				for _, row := range rows {
+					row.LeaseRecord.Nonce = ""
+					assert.Equal(t, table.LeaseRecord{Lease: onceLease, ID: "own", Value: "value", Kind: kind, Slots: slots}, *row.LeaseRecord)
+				}
+				return err
+			}
+		}
+		for _, key := range []string{"1", "2"} {
+			require.NoError(t, Do(ctx, p.mutex("m", opts...), says(table.Mutex, 0, "m")))
+			require.NoError(t, Do(ctx, All(nil, "locktable", []string{"a", "b"}, p.options(opts)...), says(table.Mutex, 0, "a", "b")))
+			require.NoError(t, Do(ctx, p.semaphore("s", 1, opts...), says(table.Semaphore, 1, "s/slot/0000")))
+			_, err := p.once("o", opts...).Do(ctx, KeyOf(key), func(ctx context.Context, _ Run) error { return says(table.Mutex, 0, "o")(ctx) })
+			require.NoError(t, err)
 		}
 	})
 }
