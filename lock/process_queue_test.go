@@ -193,6 +193,31 @@ func TestWhoStopsWaitingLeavesTheQueueOfItsProcess(t *testing.T) {
 	}
 }
 
+// The error of a goroutine that waits behind others of its process says that, and only that: it has not looked who holds the lock. The error of
+// the goroutine at the front names the holder.
+func TestTheErrorOfAWaitSaysWhetherItsProcessIsAhead(t *testing.T) {
+	for name, lock := range map[string]func(*process) locking{
+		"a mutex":     func(p *process) locking { return p.mutex("l") },
+		"a semaphore": func(p *process) locking { return &slotLock{Semaphore: p.semaphore("l", 1)} },
+	} {
+		inVirtualTime(t, func(b *bed) {
+			holder, p, front := lock(b.process()), b.process(), make(chan error, 1)
+			require.NoError(t, holder.Lock(b.Context()))
+			go func() {
+				ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
+				defer cancel()
+				front <- lock(p).Lock(ctx)
+			}()
+			time.Sleep(time.Second)
+			ctx, cancel := within1s(b.Context())
+			defer cancel()
+			assert.ErrorContains(t, lock(p).Lock(ctx), "not acquired in 1s: context deadline exceeded (another goroutine of this process is ahead of this one in the queue)", name)
+			assert.Regexp(t, `not acquired in 5s: context deadline exceeded \(held: "l\S*" by \S+ under token \d+, last heartbeat \S+ ago\)$`, (<-front).Error(), name)
+			require.NoError(t, holder.Unlock(b.Context()))
+		})
+	}
+}
+
 // A release leaves a ticket for the next goroutine of its process, which may stop waiting at any instant of the release. The ticket then goes
 // with it: other processes would leave the lock to nobody.
 func TestATicketForAGoroutineThatStopsWaitingGoes(t *testing.T) {

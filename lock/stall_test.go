@@ -69,7 +69,9 @@ func TestWorkThatStallsDoesNotHoldTheLock(t *testing.T) {
 				}
 				assert.ErrorContains(t, err, "what it returned")
 				assert.Equal(t, 2, len(p.log.lines("msg=lost"))+len(p.log.lines("msg=\"left to expire\"")), "%v", p.log.lines("")) // each lock once
-				assert.Len(t, p.log.lines("the work has made no progress"), 2)
+				said := p.log.lines("the work has made no progress")
+				require.Len(t, said, 2)
+				assert.Regexp(t, ` locked_at=\S*stall_test.go:\d+ for=10s left=10s\n$`, said[0])
 				metrics := r.Metrics(t)
 				assert.Equal(t, 1.0, metrics["stalls{lock=m}"])
 				assert.Equal(t, 1.0, metrics["terms{lock=m,reason=stalled}"])

@@ -22,6 +22,7 @@ type talk struct {
 	config options.Config         // the waiter's
 	view   elect.LockView         // what its polls show
 	asked  atomic.Pointer[[]byte] // its last message
+	sent   atomic.Int64           // how many it has sent
 }
 
 func talking(t *testing.T, lease time.Duration, test func(*talk)) {
@@ -30,6 +31,7 @@ func talking(t *testing.T, lease time.Duration, test func(*talk)) {
 		at, to, c := netip.MustParseAddrPort("10.0.0.1:7700"), netip.MustParseAddrPort("10.0.0.2:7700"), &talk{}
 		own = notify.New(at, elect.SystemClock{}, func(b []byte, _ netip.AddrPort) {
 			c.asked.Store(&b)
+			c.sent.Add(1)
 			time.AfterFunc(time.Millisecond, func() { holder.Receive(b, at) })
 		})
 		holder = notify.New(to, elect.SystemClock{}, func(b []byte, _ netip.AddrPort) {
@@ -165,6 +167,38 @@ func TestARestEndsOnceTheLockCanBeFree(t *testing.T) {
 					}
 					assert.LessOrEqual(t, time.Since(began), max(pause, min(latest, most)), "%s: lease %v, free in %v", name, lease, latest)
 					assert.GreaterOrEqual(t, time.Since(began), max(pause, min(latest, least)), "%s: lease %v, free in %v", name, lease, latest)
+				})
+			}
+		}
+	}
+}
+
+// A follower or a waiter asks as often as the shorter of its own lease and the holder's requires: the holder would otherwise forget the one
+// that asks too seldom, which would also notice the holder's death too late.
+func TestTheShorterLeaseSaysHowOftenTheHolderIsAsked(t *testing.T) {
+	for _, own := range []time.Duration{time.Second, 10 * time.Second, 40 * time.Second} {
+		for _, holders := range []time.Duration{time.Second, 10 * time.Second, 40 * time.Second} {
+			for name, listen := range map[string]func(c *talk, ear *notify.Ear, seen []elect.LockView){
+				"a follower": func(c *talk, ear *notify.Ear, seen []elect.LockView) {
+					f := Follower{Config: &c.config, Ear: ear}
+					f.learn(elect.Step{Seen: seen}, c.config.Clock.Now(), 0)
+				},
+				"a waiter": func(c *talk, ear *notify.Ear, seen []elect.LockView) {
+					p := New(&c.config, table.Table{}, "e")
+					p.Ear, p.Own = ear, table.Ticket{Queue: "e", Time: 2, Nonce: "own"}
+					p.Learns(p.Asks())
+					p.listen(seen)
+				},
+			} {
+				talking(t, holders, func(c *talk) {
+					c.config.Lease = own
+					ear, shorter := c.config.Ear(), min(own, holders)
+					listen(c, ear, []elect.LockView{c.view})
+					const n = 20
+					every := max(250*time.Millisecond, shorter/10) // for nobody is ahead
+					time.Sleep(n * every)
+					assert.InDelta(t, n, c.sent.Load(), n/6, "%s with a lease of %v, the holder's is %v", name, own, holders)
+					ear.Close()
 				})
 			}
 		}
