@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -75,23 +76,31 @@ func (g *fairground) ways() map[string]func(context.Context, ...Option) error {
 
 func succeedNot(context.Context, Run) error { return errors.New("it ran") }
 
-// A program can exit as soon as a call has returned. So the call deletes its ticket first, even if ctx ends while the
-// ticket is being written.
+// A program can exit as soon as its calls have returned. So a call deletes its ticket first, even if ctx ends while the ticket is being written,
+// or if the goroutines of the process end together and hand the ticket on to each other.
 func TestAWaitThatEndsHasDeletedItsTicket(t *testing.T) {
 	for name := range (&fairground{}).ways() {
 		t.Run(name, func(t *testing.T) {
 			takingTurns(t, func(g *fairground) {
 				giveBack := g.holdAll()
 				for after := time.Millisecond; after < 60*time.Millisecond; after += time.Millisecond {
-					ctx, cancel := context.WithTimeout(g.ctx, after)
-					began := time.Now()
-					err := g.ways()[name](ctx, append(g.options("waiter", 6*time.Millisecond), options.Option(func(c *options.Config) { c.Store = overtaken{c.Store} }))...)
-					require.ErrorIs(t, err, context.DeadlineExceeded)
-					assert.Empty(t, g.tickets(), "after %v", after)
-					assert.LessOrEqual(t, time.Since(began), after+40*time.Millisecond, "the write in progress and a round trip")
-					cancel()
-					time.Sleep(100 * time.Millisecond)
-					assert.Empty(t, g.tickets(), "a write that was in progress after %v", after)
+					for _, calls := range []int{1, 3} {
+						ctx, cancel := context.WithTimeout(g.ctx, after)
+						began := time.Now()
+						var all sync.WaitGroup
+						for range calls {
+							all.Go(func() {
+								err := g.ways()[name](ctx, append(g.options("waiter", 6*time.Millisecond), options.Option(func(c *options.Config) { c.Store = overtaken{c.Store} }))...)
+								assert.ErrorIs(t, err, context.DeadlineExceeded)
+							})
+						}
+						all.Wait()
+						assert.Empty(t, g.tickets(), "%d calls, after %v", calls, after)
+						assert.LessOrEqual(t, time.Since(began), after+40*time.Millisecond, "the write in progress and a round trip")
+						cancel()
+						time.Sleep(100 * time.Millisecond)
+						assert.Empty(t, g.tickets(), "a write that was in progress after %v", after)
+					}
 				}
 				giveBack()
 			})
