@@ -113,7 +113,7 @@ func TestAWaitForAnotherGoroutineSaysWhereItLocked(t *testing.T) {
 func TestTheLineThatLockedIsTheCallers(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p, ctx := b.process(), b.Context()
-		m, permits, o := p.mutex("m"), p.semaphore("s", 2), p.once("o")
+		m, permits := p.mutex("m"), p.semaphore("s", 2)
 		var h *held
 		work := func(ctx context.Context) error { h = working(ctx).held; return nil }
 		run := func(ctx context.Context, _ Run) error { return work(ctx) }
@@ -124,8 +124,8 @@ func TestTheLineThatLockedIsTheCallers(t *testing.T) {
 			"Acquire":          func() error { permit, err := permits.Acquire(ctx); h = permit.now.Load(); return err },
 			"Do with a permit": func() error { return Do(ctx, permits, work) },
 			"TryDo, a permit":  func() error { return second(TryDo(ctx, permits, work)) },
-			"Once.Do":          func() error { return second(o.Do(ctx, KeyOf("1"), run)) },
-			"Once.TryDo":       func() error { return second(o.TryDo(ctx, KeyOf("2"), run)) },
+			"Once.Do":          func() error { return second(p.once("o").Do(ctx, KeyOf("1"), run)) },
+			"Once.TryDo":       func() error { return second(p.once("another").TryDo(ctx, KeyOf("1"), run)) },
 		} {
 			require.NoError(t, call(), name)
 			assert.Contains(t, h.by.caller(), "/forgotten_test.go:", name)
