@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -162,6 +163,7 @@ func TestAWaiterIsToldAtEachOfItsAddresses(t *testing.T) {
 			holder.Receive(m.signed(book[0].key), netip.MustParseAddrPort(from))
 			book.Free(false)
 			time.Sleep(time.Second)
+			synctest.Wait()
 			assert.Equal(t, map[string]int{sees: 1}, sent[heard], from)
 			assert.Equal(t, map[string]int{"10.0.0.9:7700": 2, sees: 2}, sent[free], from)
 		}
