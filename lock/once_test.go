@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -282,25 +279,6 @@ func TestAScheduleByLocalTimeIsWarnedOfTheSpringThatItMisses(t *testing.T) {
 		warned := p.log.lines("level=WARN")
 		require.Len(t, warned, 1, "13:30 in Berlin is 12:30 UTC in winter and 11:30 UTC in summer, and the key changes at 12:00 UTC")
 		assert.Contains(t, warned[0], "clocks are set forward on 2026-03-29, so the work misses a run; pass the line and the time zone of your timers to lock.Cron")
-	})
-}
-
-// The timers of a machine follow its time zone, while the time of a call comes from Spanner, in UTC.
-func TestACallIsJudgedByTheZoneOfItsMachine(t *testing.T) {
-	const zone = "TZ=Europe/Berlin"
-	if !slices.Contains(os.Environ(), zone) {
-		elsewhere := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-		elsewhere.Env = append(os.Environ(), zone)
-		said, err := elsewhere.CombinedOutput()
-		require.NoError(t, err, "%s", said)
-		return
-	}
-	inVirtualTime(t, func(b *bed) {
-		time.Sleep(time.Until(time.Date(2000, 1, 5, 13, 30, 0, 0, time.Local)))
-		p := b.process()
-		_, err := p.once("daily").Do(b.Context(), Every(24*time.Hour), succeed)
-		require.NoError(t, err)
-		assert.Len(t, p.log.lines("clocks are set forward on 2000-03-26"), 1)
 	})
 }
 
