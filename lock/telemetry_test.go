@@ -157,7 +157,7 @@ func TestALockThatIsLostSaysWhy(t *testing.T) {
 	})
 }
 
-// The reports count the end of each term once, with its reason, whatever the lock is and however the term ends: with a release, with a release
+// The reports and the log have the end of each term once, with its reason, whatever the lock is and however the term ends: with a release, with a release
 // that is not answered, while a heartbeat hangs, or with a loss, whatever finds it first. Otherwise, a dashboard would show a holder that does
 // not exist.
 func TestEachTermEndsInTheReportsOnce(t *testing.T) {
@@ -221,6 +221,9 @@ func TestEachTermEndsInTheReportsOnce(t *testing.T) {
 				}
 				c.end(h)
 				time.Sleep(time.Hour)
+				once := map[bool]int{true: 1}
+				assert.Len(t, h.log.lines(`msg="left to expire"`), once[strings.Contains(name, "not answered") || strings.Contains(name, "hangs")], "%s, %s", kind, name)
+				assert.Len(t, h.log.lines("msg=lost"), once[c.reason != "released"], "%s, %s", kind, name)
 				metrics := r.Metrics(t)
 				for _, lock := range names {
 					assert.Equal(t, 1.0, metrics["terms{lock="+lock+",reason="+c.reason+"}"], "%s, %s: %v", kind, name, metrics)
