@@ -25,6 +25,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/internal/wait"
 	"github.com/spindle-lock/spindle/lock"
@@ -383,4 +384,48 @@ func TestAnExecThatWaitsLimitsTheSlotsOfTheOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An operator finds the slot that an exec holds by the name that its log and its status give, in each of its terms.
+func TestExecNamesTheSlotThatItHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var store memstore.Store
+		var slots []any
+		two := func(s *site) { s.exec.slots = 2 }
+		said := transcript(t, "a", func() {
+			other := newSite(t, &store, "other", two).start().running()
+			s := newSite(t, &store, "a", two, func(s *site) { s.exec.quiet, s.exec.restart = false, true }).start()
+			at := func(format string) {
+				t.Helper()
+				synctest.Wait()
+				assert.Regexp(t, fmt.Sprintf(format, s.exec.slot), s.exec.now().Why)
+			}
+			for range 2 {
+				p := s.running()
+				slots = append(slots, s.exec.slot)
+				at(`^holding %s, token \d+; running work$`)
+				p.spared = 1
+				s.Refuse(fleet.Refusing("heartbeat", commandtest.Away))
+				time.Sleep(lease / 2)
+				s.Refuse(nil)
+				p.exit(0)
+				at("^%s is no longer held$")
+				newSite(t, &store, fmt.Sprint("next", len(slots)), two).start().running() // in the slot of a
+				other.exit(0)                                                             // a gets the other slot
+			}
+			s.signals <- syscall.SIGTERM
+			s.ends()
+		})
+		require.NotEqual(t, slots[0], slots[1])
+		var want []string
+		for _, slot := range slots {
+			want = append(want, fmt.Sprintf(`
+*holding %[1]s, token N
+!*jeopardy: %[1]s is still held, but will be lost in Ns unless a heartbeat is acknowledged: heartbeat: rpc error: code = Unavailable desc = the database is away
+!*work left processes that can't be killed because they belong to another user; 1 still running without the lock %[1]s
+*released %[1]s
+work has ended; competing again`, slot)[1:])
+		}
+		assert.Equal(t, strings.Join(want, "\n"), said)
+	})
 }
