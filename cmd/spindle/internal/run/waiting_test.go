@@ -166,6 +166,33 @@ func TestAStandbyIsToldThatAnExecHandsOver(t *testing.T) {
 	}
 }
 
+// Of those that stand by, the one whose polls are answered fastest is first told of a release, however long each of them has waited.
+func TestTheStandbyWithTheFastestPollsIsFirst(t *testing.T) {
+	for i := range 16 { // at the same speed, chance would decide
+		synctest.Test(t, func(t *testing.T) {
+			store, net := &memstore.Store{}, spindletest.NewNetwork()
+			holder := newSite(t, store, "holder", notified(net)).start()
+			work := holder.running()
+			var sites [2]*site
+			for k, name := range []string{"near", "far"} {
+				sites[k] = newSite(t, store, name, notified(net), func(s *site) { s.standsBy = true })
+			}
+			near, far := sites[0], sites[1]
+			far.After(func(string) { time.Sleep(lease / 200) })
+			for k := range sites {
+				sites[(k+i)%2].start()
+				time.Sleep(3 * lease)
+			}
+			work.exit(0)
+			near.running()
+			synctest.Wait()
+			assert.Empty(t, far.ran)
+			near.stop()
+			far.stop()
+		})
+	}
+}
+
 // An exec gets its turn beside programs that want the lock again and again, and a waiting exec polls at the pace of the queue.
 func TestAWaitingExecHasItsTurnAndItsPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
