@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -595,6 +596,57 @@ func TestAServiceThatCanNotBeDeactivatedIsShownAsSuchWhateverHappens(t *testing.
 				assert.Empty(t, w.who())
 			})
 		})
+	}
+}
+
+// Whatever ends the service, its deactivation begins at once, because the lock may have another holder soon, and users are not shown that
+// a deactivation has failed before one has.
+func TestADeactivationBeginsAtOnceWhateverEndsTheService(t *testing.T) {
+	for name, ends := range map[string]func(w *guardWorld, a *guardSite){
+		"its activation fails":     func(_ *guardWorld, a *guardSite) { a.set(func() { a.broken = 1 }) },
+		"it is stopped":            func(_ *guardWorld, a *guardSite) { a.stop() },
+		"it is cut off":            func(_ *guardWorld, a *guardSite) { a.Cut() },
+		"it is sick":               func(_ *guardWorld, a *guardSite) { time.Sleep(renew); a.set(func() { a.sick = true }) },
+		"it is asked for the lock": func(w *guardWorld, _ *guardSite) { ask(w.t, w.store, "lock") },
+		"the lock is released": func(w *guardWorld, _ *guardSite) {
+			require.NoError(w.t, table.Table{Store: w.store}.Release(w.t.Context(), tokenIn(w.store, "lock"), "lock"))
+		},
+	} {
+		for _, turnOn := range []time.Duration{renew / 4, time.Hour} {
+			t.Run(fmt.Sprint(name, ", ", turnOn), func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *guardWorld) {
+					a := w.site("a", handsOver, func(g *guarding) { g.activation = 2 * renew })
+					a.turnOff = renew / 2
+					a.begin()
+					for range 2 {
+						a.set(func() { a.turnOn = turnOn })
+						w.until("a")
+						before, _ := a.seen()
+						ends(w, a)
+						for began := time.Now(); ; time.Sleep(renew / 100) {
+							require.Less(t, time.Since(began), 3*guardLease)
+							synctest.Wait()
+							if now, _ := a.seen(); now > before {
+								break
+							}
+							switch why := a.guard.now().Why; why {
+							case activating, working:
+							case deactivating:
+								a.set(func() { assert.Equal(t, "a deactivation", a.command) })
+							default:
+								assert.Contains(t, why, "the lock is lost", "until its deactivation ends")
+							}
+						}
+						a.Mend()
+						a.set(func() { a.sick, a.broken = false, 0 })
+						if a.ctx.Err() != nil {
+							break
+						}
+					}
+					a.end()
+				})
+			})
+		}
 	}
 }
 
