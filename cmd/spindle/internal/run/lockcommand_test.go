@@ -19,13 +19,14 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/wait"
 )
 
-// answering connects a command's flags to a database that gives the same answer to each request, or none if the answer is nil.
-func answering(t *testing.T, answer error, args ...string) *reports {
+// databaseAnswers starts a database that gives the same answer to each request, or none if the answer is nil.
+func databaseAnswers(t *testing.T, answer error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -38,6 +39,12 @@ func answering(t *testing.T, answer error, args ...string) *reports {
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
 	t.Setenv("SPANNER_EMULATOR_HOST", l.Addr().String())
+}
+
+// answering connects a command's flags to such a database.
+func answering(t *testing.T, answer error, args ...string) *reports {
+	t.Helper()
+	databaseAnswers(t, answer)
 	r := &reports{lockCommand: lockCommand{Database: &database.Database{}}}
 	own, shared := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	r.Database.Flags(shared)
@@ -49,7 +56,8 @@ func answering(t *testing.T, answer error, args ...string) *reports {
 }
 
 // Before a command competes, it ends with an error that waiting can't mend, such as a permission that is missing. It waits for the
-// answer no longer than its flags allow, and competes then, because the database may come back. A signal ends it without a word.
+// answer no longer than its flags allow, and competes then, because the database may come back. A signal ends it without a word. From
+// then on, each message says when it was written.
 func TestACommandCompetesUnlessItsDatabaseRefusesIt(t *testing.T) {
 	refused := status.Error(codes.PermissionDenied, "no")
 	for name, r := range map[string]struct {
@@ -76,7 +84,13 @@ func TestACommandCompetesUnlessItsDatabaseRefusesIt(t *testing.T) {
 			if r.stopped {
 				time.AfterFunc(50*time.Millisecond, stop)
 			}
-			said := commandtest.Complaints(func() { err = c.verify(ctx, db.Client()) })
+			said := commandtest.Complaints(func() {
+				err = c.verify(ctx, db.Client())
+				_ = terminal.Stderr.Format.Set("text")
+				c.complain("later")
+			})
+			assert.Regexp(t, `^\d{4}-\d\d-\d\d.*later$`, said[len(said)-1])
+			said = said[:len(said)-1]
 			assert.Equal(t, r.ends, err != nil, "%v", err)
 			assert.Equal(t, r.ends || r.told > 0, c.trouble != nil, "%v", c.trouble)
 			if assert.Len(t, said, r.told) && r.told > 0 {
