@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -333,6 +334,27 @@ func TestAWatchdogThatWasKilledIsGone(t *testing.T) {
 	})
 }
 
+// A watchdog that has acted because its parent was late still watches. A parent that took it for gone would replace it, and it would take
+// that for the death of its parent, and release the lock.
+func TestAWatchdogThatHasActedIsNotGone(t *testing.T) {
+	watch := watchers(filepath.Join(t.TempDir(), "acted"))
+	dog, err := watch(time.Now())
+	require.NoError(t, err)
+	c := &Child{Command: Command{Watch: watch}, leash: leash{dog: dog}}
+	<-dog.Begun()
+	select {
+	case <-c.Unwatched():
+		assert.Fail(t, "it would be replaced")
+	case <-dog.Gone():
+		assert.Fail(t, "it is gone")
+	default:
+	}
+	require.NoError(t, dog.process.Kill())
+	<-c.Unwatched()
+	c.unleash()
+	assert.Nil(t, c.Unwatched())
+}
+
 // A watchdog keeps the lock file of its parent until its action is done, and no longer: the next guard begins then.
 func TestAWatchdogKeepsTheLockFileUntilItIsDone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
@@ -608,6 +630,28 @@ func TestTheErrorsOfAWatchdogArriveAsTheyAre(t *testing.T) {
 	}
 	assert.ErrorContains(t, dog.Finish(t.Context()), strings.Repeat("long ", 100), "its beginning, which says what happened")
 	assert.NoError(t, dog.Finish(t.Context()))
+}
+
+// An error that arrives while guard waits between two calls is kept for the next one: otherwise guard would not say why the service is
+// still active.
+func TestAnErrorOfAWatchdogIsKeptUntilItIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		self, err := os.FindProcess(os.Getpid())
+		require.NoError(t, err)
+		replies, says := io.Pipe()
+		w := &Watchdog{process: self, told: true, begun: make(chan struct{}), failed: make(chan error), gone: make(chan struct{})}
+		go w.listen(replies)
+		go func() {
+			_, _ = io.WriteString(says, "begun\nfailed \"one\"\nfailed \"two\"\ndone\n")
+			_ = says.Close()
+		}()
+		for _, want := range []string{"one", "two"} {
+			synctest.Wait()
+			assert.EqualError(t, w.Finish(t.Context()), want)
+		}
+		synctest.Wait()
+		assert.NoError(t, w.Finish(t.Context()))
+	})
 }
 
 // A parent that waits no longer, and reads no more errors, does not keep its watchdog from trying on: the service is still active.

@@ -177,13 +177,16 @@ func TestCtrlZReachesWhoHasTheTerminal(t *testing.T) {
 }
 
 // When exec is suspended, the shell finds the terminal with exec, and when exec goes on, it knows that it was stopped, and does not
-// stop once more for the same key. If no shell can continue it, it is not stopped, and knows that.
+// stop once more for the same key. All of its job is stopped with it. If no shell can continue it, it is not stopped, and knows that.
 func TestASuspendedProcessKnowsThatItWasStopped(t *testing.T) {
 	tty, _ := atATerminal(t)
 	if tty == nil {
 		return
 	}
 	program := sleeper(t)
+	companion := exec.Command("sleep", "1000") // as in a pipeline
+	require.NoError(t, companion.Start())
+	defer func() { _ = companion.Process.Kill(); _ = companion.Wait() }()
 	const tries = 3
 	suspended := 0
 	for range tries { // a signal may be late on a busy machine, but not twice
@@ -213,6 +216,17 @@ func TestASuspendedProcessKnowsThatItWasStopped(t *testing.T) {
 			now, err := tty.foreground()
 			require.NoError(t, err)
 			assert.Equal(t, job.Process.Pid, now)
+			assert.Eventually(t, func() bool {
+				members, stopped := 0, 0
+				for _, stat := range processes() {
+					if stat.PGRP == job.Process.Pid {
+						if members++; stat.State == "T" {
+							stopped++
+						}
+					}
+				}
+				return members == 2 && stopped == 2
+			}, 10*time.Second, time.Millisecond, "the job and its companion are stopped")
 			time.Sleep(2 * soon / steps) // longer than the job waits at a time
 			signalGroup(job.Process.Pid, syscall.SIGCONT)
 		case !continued:
