@@ -3,12 +3,16 @@ package run
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
@@ -74,4 +78,80 @@ func TestAWatchdogDeactivatesUntilAnAttemptSucceeds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A deactivation that hangs is killed after nine tenths of the confirmation period, before the next machine activates the service, and is
+// reported at once, even if the killed command does not exit. One that ends in time, well or not, is not reported to be late.
+func TestADeactivationHasNineTenthsOfTheConfirmation(t *testing.T) {
+	for command, want := range map[string]string{"sleep 1000": "killed after 90ms: ", "true": "", "exit 3": "exit code 3"} {
+		g := guardWith(func(g *guarding) { g.deactivate, g.renew, g.confirm = command, 10*time.Millisecond, 10 })
+		hangs := command == "sleep 1000"
+		if !hangs {
+			g.confirm = 10_000
+		}
+		late := make(chan error, 1)
+		err := g.switchOff(func(err error) { late <- err })
+		if hangs {
+			assert.ErrorContains(t, <-late, "the deactivation is taking too long")
+		}
+		if want == "" {
+			assert.NoError(t, err)
+		} else {
+			assert.ErrorContains(t, err, want)
+		}
+		time.Sleep(time.Millisecond)
+		assert.Empty(t, late, "%s is not late", command)
+	}
+}
+
+// A watchdog that can't release the lock gives up after a lease, when the lock has expired anyway. Otherwise it would stay for as long as
+// the database is away, after each exec that was killed.
+func TestAWatchdogThatCanNotReleaseTheLockEnds(t *testing.T) {
+	x := &execution{reports: reports{lockCommand: answering(t, status.Error(codes.Unavailable, "away")).lockCommand}, lease: time.Second / 10}
+	said := commandtest.Complaints(func() {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			x.watchdogAction(child.Act{Why: child.Dead, Gone: func() bool { return true }})
+		}()
+		select {
+		case <-ended:
+		case <-time.After(30 * time.Second):
+			assert.Fail(t, "it tries on")
+		}
+	})
+	assert.Contains(t, fmt.Sprint(said), "job is left to expire")
+}
+
+// A watchdog acts even if nothing reads its messages, and each of its messages says when it was written: they are all that is known of what
+// happened after the death of its parent.
+func TestAWatchdogActsWhoeverReadsItsMessages(t *testing.T) {
+	dir := t.TempDir()
+	file, err := os.Create(dir + "/said")
+	require.NoError(t, err)
+	defer file.Close()
+	unread, full, err := os.Pipe()
+	require.NoError(t, err)
+	defer unread.Close()
+	defer full.Close()
+	require.NoError(t, full.SetWriteDeadline(time.Now().Add(time.Second/20)))
+	for err == nil {
+		_, err = full.Write(make([]byte, 1<<16))
+	}
+	complaints := os.Stderr
+	defer func() { os.Stderr = complaints }()
+	for _, reader := range []*os.File{file, full} {
+		os.Stderr = reader
+		g := guardWith(func(g *guarding) { g.deactivate = "echo off >" + dir + "/off" })
+		dog, err := g.arm(nil, time.Now())
+		os.Stderr = complaints
+		require.NoError(t, err)
+		assert.Equal(t, "off", contents(t, dir+"/off"))
+		require.NoError(t, os.Remove(dir+"/off"))
+		require.NoError(t, g.Deactivate(t.Context()))
+		<-dog.Gone()
+		require.NoError(t, os.Remove(dir+"/off"))
+	}
+	said := regexp.MustCompile(`\A(\d{4}-\d\d-\d\dT\S+ spindle: service: .*\n){2}\z`)
+	assert.Eventually(t, func() bool { text, _ := os.ReadFile(file.Name()); return said.Match(text) }, 10*time.Second, time.Millisecond)
 }

@@ -179,6 +179,10 @@ func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
 			now := s.exec.now()
 			assert.Equal(t, ready, now.Ready)
 			assert.Regexp(t, "^"+why+"$", now.Why)
+			if now.Held {
+				assert.Equal(t, s.exec.state.term.Left(), now.Left)
+				assert.Equal(t, int64(tokenIn(store, "job")), now.Token)
+			}
 		}
 		p := s.running()
 		at(true, `holding job, token \d+; running work`)
@@ -202,6 +206,7 @@ func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
 		}
 		at(false, "the lock is lost: no heartbeat was acknowledged in time")
 		assert.Positive(t, s.exec.now().Left, "not yet")
+		assert.Less(t, s.exec.now().Left, lease/2, "users are warned of the loss before")
 		all.Store(true)
 		p.exit(0)
 		time.Sleep(lease)

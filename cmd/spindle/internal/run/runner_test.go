@@ -412,6 +412,31 @@ func TestExecSaysTheSameWhetherItTriesOrWaits(t *testing.T) {
 	}
 }
 
+// Nobody holds the lock, but a step on the way to it fails: exec says what failed, and not that another process holds the lock, which its
+// caller would take for the usual case.
+func TestAnExecThatCanNotAcquireAFreeLockSaysWhy(t *testing.T) {
+	for _, step := range []string{"observe", "claim", "confirm", "done"} {
+		for kind, change := range map[string]func(*site){"a lock": func(*site) {}, "once": doingOnce, "slots": func(s *site) { s.exec.slots = 1 }} {
+			for _, tries := range []bool{true, false} {
+				if step == "done" && kind != "once" || step == "confirm" && !tries { // it leaves the lock to others, and the last poll was answered
+					continue
+				}
+				synctest.Test(t, func(t *testing.T) {
+					s := newSite(t, &memstore.Store{}, "a", change, func(s *site) {
+						if s.exec.atOnce = tries; !tries {
+							s.exec.wait = lease
+						}
+					})
+					s.Refuse(fleet.Refusing(step, commandtest.Away))
+					assert.Equal(t, terminal.Failed, s.start().ends().Code, "%s, %s, tries=%v", step, kind, tries)
+					assert.ErrorContains(t, s.end.Err, "job was not acquired", "%s, %s, tries=%v", step, kind, tries)
+					assert.ErrorIs(t, s.end.Err, commandtest.Away, "%s, %s, tries=%v", step, kind, tries)
+				})
+			}
+		}
+	}
+}
+
 func TestAHandoverLeavesTheLockToOthersAndCompetesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}

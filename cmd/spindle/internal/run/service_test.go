@@ -298,6 +298,24 @@ func TestAMachineThatIsAskedWhileItWaitsHandsOverOnceItIsActive(t *testing.T) {
 	})
 }
 
+// A machine that is asked for the lock while it activates the service breaks the activation off once the others know. If it did not hear
+// the request, an operator would have to ask again.
+func TestAMachineThatIsAskedWhileItActivatesHandsOver(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *guardWorld) {
+		a := w.site("a", handsOver)
+		a.turnOn = time.Minute
+		a.begin()
+		w.until("a")
+		b := w.start("b", handsOver)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, activating, a.guard.now().Why)
+		ask(t, w.store, "lock")
+		assert.Less(t, w.until("b"), guardLease)
+		a.end()
+		b.end()
+	})
+}
+
 func TestTheFormerMachineHasTimeToDeactivate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *guardWorld) {
 		a, b := w.pair()
