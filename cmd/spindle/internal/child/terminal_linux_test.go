@@ -157,6 +157,7 @@ func TestCtrlZReachesWhoHasTheTerminal(t *testing.T) {
 	assert.True(t, programsGetTTOU)
 	_, err := keys.WriteString("\x1a")
 	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(tty.Stops()) == 1 }, 10*time.Second, time.Millisecond, "it is busy, and is told later")
 	assert.Equal(t, syscall.SIGTSTP, <-tty.Stops())
 
 	program, err := Start(Command{Args: []string{"sleep", "1000"}, Apart: true})

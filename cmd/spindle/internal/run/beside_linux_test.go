@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"regexp"
@@ -154,4 +155,47 @@ func TestAWatchdogActsWhoeverReadsItsMessages(t *testing.T) {
 	}
 	said := regexp.MustCompile(`\A(\d{4}-\d\d-\d\dT\S+ spindle: service: .*\n){2}\z`)
 	assert.Eventually(t, func() bool { text, _ := os.ReadFile(file.Name()); return said.Match(text) }, 10*time.Second, time.Millisecond)
+}
+
+// The commands of a guard print where guard would print itself, whichever process runs them, and read nothing: what is typed is not for
+// them.
+func TestTheCommandsOfAGuardPrintLikeGuard(t *testing.T) {
+	const command = "cat; echo said; echo wrong >&2"
+	files := [...]**os.File{&os.Stdin, &os.Stdout, &os.Stderr}
+	for name, run := range map[string]func(context.Context, *guarding) error{
+		"--activate":    func(ctx context.Context, g *guarding) error { return g.Activate(ctx, termOf(t, g)) },
+		"--deactivate":  func(ctx context.Context, g *guarding) error { return g.Deactivate(ctx) },
+		"--healthcheck": func(ctx context.Context, g *guarding) error { return g.Check(ctx, active) },
+	} {
+		g := guardWith(func(g *guarding) {
+			g.renew = 20 * time.Second
+			switch name {
+			case "--activate":
+				g.activate = command
+			case "--deactivate":
+				g.deactivate = command
+			default:
+				g.healthcheck = command + "; :"
+			}
+		})
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(dir+"/0", []byte("typed"), 0o600))
+		var own [len(files)]*os.File
+		for i, file := range files {
+			f, err := os.OpenFile(fmt.Sprintf("%s/%d", dir, i), os.O_RDWR|os.O_CREATE, 0o600)
+			require.NoError(t, err)
+			defer f.Close()
+			own[i], *file = *file, f
+		}
+		err := run(t.Context(), g)
+		for i, file := range files {
+			*file = own[i]
+		}
+		require.NoError(t, err, name)
+		assert.Equal(t, "said", contents(t, dir+"/1"), name)
+		assert.Equal(t, "wrong", contents(t, dir+"/2"), name)
+		if g.deactivate != command {
+			require.NoError(t, g.Deactivate(t.Context()))
+		}
+	}
 }

@@ -100,6 +100,22 @@ func TestACommandCompetesUnlessItsDatabaseRefusesIt(t *testing.T) {
 	}
 }
 
+// An exec with work to do once reads the last completed key before it competes, for no longer than its flags allow. The database may come
+// back, and exec competes then.
+func TestTheFirstLookAtTheLastKeyTakesNoLongerThanTheFlagsAllow(t *testing.T) {
+	for _, line := range []string{"--timeout 50ms", "--timeout 50ms --wait 1h", "--timeout 1h --wait 50ms"} {
+		c := answering(t, nil, strings.Fields(line)...)
+		db, err := c.open(table.Exec, time.Hour)
+		require.NoError(t, err)
+		defer db.Close()
+		x := &execution{reports: reports{lockCommand: c.lockCommand, waits: c.waits}, lease: time.Hour, once: once{schedule: table.Named("1")}}
+		ctx, stop := context.WithTimeout(t.Context(), 8*time.Second) // an attempt may take ten seconds
+		defer stop()
+		assert.NoError(t, x.glance(ctx), line)
+		assert.NoError(t, ctx.Err(), line)
+	}
+}
+
 // What others see of a holder is what its flags say, for exec and guard alike, and its log and its watchdog name it as others see it.
 func TestOthersSeeWhatTheFlagsOfAHolderSay(t *testing.T) {
 	for args, want := range map[string]table.LeaseRecord{

@@ -554,6 +554,74 @@ func TestAProgramIsGoneBeforeTheNextOneStarts(t *testing.T) {
 	}
 }
 
+// Each limit of a program that ignores signals is kept to within the time between two looks at it, whenever it begins. A kill that
+// comes later would take the time that is reserved for the kill itself, and the lock would be lost before the program is gone.
+func TestEachLimitOfAProgramIsKept(t *testing.T) {
+	const look, grace, margin = lease / 20 / 4, lease / 4, lease / 20
+	for name, r := range map[string]struct {
+		change func(*site)
+		begins func(*site, *program)
+		told   time.Duration // after it begins; -1: by the deadline
+		killed time.Duration // after that
+	}{
+		"it runs too long": {func(s *site) { s.exec.runTimeout = lease }, func(*site, *program) {}, lease, grace},
+		"it exits slowly":  {func(s *site) { s.exec.limit = lease }, func(s *site, _ *program) { s.signals <- syscall.SIGTERM }, 0, lease},
+		"it is stopped":    {func(*site) {}, func(_ *site, p *program) { p.stop(syscall.SIGSTOP) }, lease, grace},
+		"it is cut off":    {func(*site) {}, func(s *site, _ *program) { s.Cut() }, -1, grace},
+	} {
+		for i := range 10 {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, &memstore.Store{}, "a", r.change, func(s *site) { s.ignores, s.starts = true, lease/4 }).start()
+				p := s.running()
+				due := p.began
+				if s.exec.runTimeout == 0 {
+					time.Sleep(2*lease + time.Duration(i)*lease/71)
+					due = time.Now()
+				}
+				r.begins(s, p)
+				s.ends()
+				if r.told < 0 {
+					due = p.allowed.Load().Add(-margin/2 - grace)
+				} else {
+					due = due.Add(r.told)
+				}
+				for what, late := range map[string]time.Duration{"told": p.told.Sub(due), "killed": p.ended.Sub(due.Add(r.killed))} {
+					assert.True(t, late >= 0 && late <= 2*look, "%s, %d: %s %v late", name, i, what, late)
+				}
+				if r.told < 0 {
+					assert.LessOrEqual(t, p.ended.Sub(due.Add(r.killed)), look+time.Millisecond, "%s, %d", name, i)
+				}
+			})
+		}
+	}
+}
+
+// A program that is ending for another reason has no more than its grace once the lock is lost: the next holder does not wait for it.
+func TestAProgramThatIsEndingHasOnlyItsGraceOnceItsLockIsLost(t *testing.T) {
+	for name, ends := range map[string]func(*site){
+		"a signal":        func(s *site) { s.signals <- syscall.SIGTERM },
+		"two signals":     func(s *site) { s.signals <- syscall.SIGTERM; s.signals <- syscall.SIGINT },
+		"no other reason": func(*site) {},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			s := newSite(t, store, "a", func(s *site) { s.ignores = true }).start()
+			p := s.running()
+			time.Sleep(lease)
+			ends(s)
+			time.Sleep(lease)
+			beat := func() time.Time { return store.Rows()["job"].Heartbeat }
+			for last := beat(); beat().Equal(last); { // the lease lasts for long
+				time.Sleep(lease / 100)
+			}
+			lost := time.Now()
+			takeAway(t, store)
+			assert.Equal(t, Lost, s.ends().Code, name)
+			assert.LessOrEqual(t, p.ended.Sub(lost), lease/3+MostGrace(lease)+lease/20, name)
+		})
+	}
+}
+
 // A watchdog that knows less than the lock's deadline kills the program of a healthy holder, and one that knows more lets it
 // run beside the next.
 func TestTheWatchdogKnowsUntilWhenTheLockIsHeld(t *testing.T) {

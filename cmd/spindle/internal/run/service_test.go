@@ -679,22 +679,50 @@ func TestWhatIsReportedTooLateChangesNothing(t *testing.T) {
 	}
 }
 
-// If b gives up while it waits for a, c must not take that for a release.
+// If b gives up while it waits for a, or while it claims the lock, c must not take that for a release.
 func TestAnUnsettledLockIsNotReleased(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *guardWorld) {
-		a, b := w.pair()
-		a.set(func() { a.turnOff = 2*renew - 2*renew/20 - time.Millisecond })
-		a.Cut()
-		time.Sleep(guardLease + renew/4) // b has it, and waits
-		b.end()
-		c := w.start("c")
-		took := w.until("c")
-		assert.Greater(t, took, guardLease)
-		assert.Less(t, took, guardLease+2*renew+200*time.Millisecond)
-		a.Mend()
-		a.end()
-		c.end()
-	})
+	for _, during := range []string{"claim", "confirm", ""} {
+		for _, early := range []bool{true, false} { // before the step takes effect
+			inWorld(t, func(t *testing.T, w *guardWorld) {
+				a, b := w.pair()
+				a.set(func() { a.turnOff = 2*renew - 2*renew/20 - time.Millisecond })
+				gaveUp := make(chan struct{})
+				gives := sync.OnceFunc(func() { b.stop(); close(gaveUp) })
+				at := func(step string) bool { return step == during }
+				if early {
+					b.Refuse(func(step string) error {
+						if at(step) {
+							gives()
+						}
+						return nil
+					})
+				} else {
+					b.After(func(step string) {
+						if at(step) {
+							gives()
+						}
+					})
+				}
+				a.Cut()
+				if during == "" {
+					time.Sleep(guardLease + renew/4) // b has it, and waits
+					gives()
+				}
+				<-gaveUp
+				b.end()
+				c := w.start("c")
+				took := w.until("c")
+				if during == "" {
+					assert.Greater(t, took, guardLease)
+				}
+				assert.Greater(t, took, 2*renew-renew/20, during)
+				assert.Less(t, took, guardLease+2*renew+200*time.Millisecond, during)
+				a.Mend()
+				a.end()
+				c.end()
+			})
+		}
+	}
 }
 
 // A machine that never held the lock withdraws a claim that it can't confirm. That says nothing about the service on the

@@ -5,7 +5,6 @@ package run
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -101,9 +100,7 @@ func (s *semaphore) execs(id string, size, times int) {
 func (s *semaphore) permits(process string, size, times int) {
 	link := &memstore.Link{Store: &s.store}
 	s.slow(link)
-	l := lock.NewSemaphore(nil, "locktable", "job", size, options.Option(func(c *options.Config) {
-		c.Store, c.Process, c.ID, c.Lease, c.Log = link, process, process, lease, slog.New(slog.DiscardHandler)
-	}))
+	l := semaphoreOf(link, process, size)
 	for range times {
 		p, err := l.Acquire(s.Context())
 		if !assert.NoError(s, err) {

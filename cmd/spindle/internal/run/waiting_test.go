@@ -5,6 +5,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/internal/wait"
@@ -31,6 +33,13 @@ func mutexOf(store *memstore.Store, process string) *lock.Mutex {
 	}))
 }
 
+// semaphoreOf returns the semaphore as a program with the library sees it, in a process of its own.
+func semaphoreOf(store table.Store, process string, slots int) *lock.Semaphore {
+	return lock.NewSemaphore(nil, "locktable", "job", slots, options.Option(func(c *options.Config) {
+		c.Store, c.Process, c.ID, c.Lease, c.Log = store, process, process, lease, slog.New(slog.DiscardHandler)
+	}))
+}
+
 func ofPriority(n int) func(*site) {
 	return func(s *site) {
 		s.exec.config.Rank = 9 - n
@@ -42,15 +51,18 @@ func ofPriority(n int) func(*site) {
 func TestExecsQueueBesidePrograms(t *testing.T) {
 	for name, r := range map[string]struct {
 		priority func(i int) int
+		slots    int
 		want     []int
 	}{
-		"of one priority": {func(int) int { return 9 }, []int{0, 1, 2, 3, 4, 5, 6, 7}},
-		"of several":      {func(i int) int { return []int{3, 9, 3, 9, 5, 9, 9, 9}[i] }, []int{1, 3, 5, 6, 7, 4, 0, 2}}, // the mutexes, which are 1, 3, 5 and 7, have 9
+		"of one priority": {func(int) int { return 9 }, 0, []int{0, 1, 2, 3, 4, 5, 6, 7}},
+		"of several":      {func(i int) int { return []int{3, 9, 3, 9, 5, 9, 9, 9}[i] }, 0, []int{1, 3, 5, 6, 7, 4, 0, 2}}, // the mutexes, which are 1, 3, 5 and 7, have 9
+		"for a slot":      {func(int) int { return 9 }, 1, []int{0, 1, 2, 3, 4, 5, 6, 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &memstore.Store{}
-				holder := newSite(t, store, "holder").start()
+				slots := func(s *site) { s.exec.slots = r.slots }
+				holder := newSite(t, store, "holder", slots).start()
 				work := holder.running()
 				var mu sync.Mutex
 				var order []int
@@ -62,6 +74,15 @@ func TestExecsQueueBesidePrograms(t *testing.T) {
 				}
 				for i := range 8 {
 					all.Go(func() {
+						if i%2 == 1 && r.slots > 0 {
+							permit, err := semaphoreOf(store, fmt.Sprint(i), r.slots).Acquire(t.Context())
+							if assert.NoError(t, err) {
+								turn(i)
+								time.Sleep(200 * time.Millisecond)
+								assert.NoError(t, permit.Release(t.Context()))
+							}
+							return
+						}
 						if i%2 == 1 {
 							assert.NoError(t, lock.Do(t.Context(), mutexOf(store, fmt.Sprint(i)), func(context.Context) error {
 								turn(i)
@@ -70,7 +91,7 @@ func TestExecsQueueBesidePrograms(t *testing.T) {
 							}))
 							return
 						}
-						s := newSite(t, store, fmt.Sprint(i), ofPriority(r.priority(i))).start()
+						s := newSite(t, store, fmt.Sprint(i), ofPriority(r.priority(i)), slots).start()
 						p := s.running()
 						turn(i)
 						time.Sleep(200 * time.Millisecond)
