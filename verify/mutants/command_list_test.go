@@ -106,6 +106,10 @@ var (
 	)
 
 	execMutants = of("./cmd/spindle/internal/run",
+		one("a program that is ending has all of the lease", "TestAProgramThatIsEndingHasOnlyItsGraceOnceItsLockIsLost", machineGo,
+			"\tif m.service && m.phase == stopping {\n", "\tif m.phase == stopping && (m.service || how.do == limit) {\n"),
+		one("an exec that waits for a slot queues apart from others", "TestExecsQueueBesidePrograms", execWaitGo,
+			"\tif w.sized() {\n\t\tqueue = wait.SlotQueue(w.slots.Name)\n\t}\n", ""),
 		one("an exec that can not claim polls at the pace of the queue", "TestARequestThatKeepsFailingIsNotRepeatedBackToBack", execWaitGo,
 			"\tcase step.Seen != nil && step.Err == nil:\n\t\tw.place.Rest(ctx, step)", "\tcase step.Seen != nil:\n\t\tw.place.Rest(ctx, step)"),
 		one("a release tells none of the waiters that the claim has shown", "TestAQueueOfShortProgramsMovesOnAtOnce", execWaitGo,
@@ -235,6 +239,10 @@ var (
 	)
 
 	guardMutants = of("./cmd/spindle/internal/run",
+		one("a guard that is stopped while it claims releases the lock", "TestAnUnsettledLockIsNotReleased", machineGo,
+			"\t\tcase m.signal != nil || e.late:\n", "\t\tcase m.signal != nil || e.late:\n\t\t\tm.turn.unsettled = false\n"),
+		one("a failed activation counts as a failed deactivation", "TestADeactivationBeginsAtOnceWhateverEndsTheService", guardGo,
+			"\t\ts.retry = e.what == notExited\n", "\t\ts.retry = e.what == notExited || e.what == unfit\n"),
 		one("a stop hides that a deactivation fails", "TestAServiceThatCanNotBeDeactivatedIsShownAsSuchWhateverHappens", guardGo,
 			"\tif e.command != 0 {\n\t\ts.retry", "\tif e.what != nothing {\n\t\ts.retry"),
 		one("guards of two tables wait for each other", "TestGuardsWaitForEachOtherIfTheyManageTheSameService", competeFolderGo,

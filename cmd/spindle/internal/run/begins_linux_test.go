@@ -1,18 +1,25 @@
 package run
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"os/signal"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -81,4 +88,33 @@ func TestAGuardThatWaitsBehindAnotherIsAlive(t *testing.T) {
 	require.ErrorAs(t, end(), &over)
 	assert.Zero(t, over.Code)
 	assert.NotContains(t, unit.Until("STOPPING=1"), "READY=1")
+}
+
+// As the first process of a container, exec reaps orphans while it waits for its lock, too: nobody else does, and a container that is full
+// of zombies can start no process.
+func TestExecReapsOrphansOfAContainerWhileItWaits(t *testing.T) {
+	const role = "SPINDLE_TEST_INIT"
+	if os.Getenv(role) == "" {
+		c := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
+		c.Env, c.SysProcAttr = append(os.Environ(), role+"=1"), &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+		if os.Getuid() != 0 {
+			c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		}
+		out, err := c.CombinedOutput()
+		if errors.Is(err, syscall.EPERM) {
+			t.Skip("no namespaces for this user")
+		}
+		require.NoError(t, err, "%s", out)
+		return
+	}
+	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	require.NoError(t, unix.Mount("proc", "/proc", "proc", 0, ""))
+	beginning(t, nil, NewExec, "--name job -- true")
+	first := 0
+	assert.Eventually(t, func() bool { // each further orphan is another occasion, because exec may begin after the first one has ended
+		out, err := exec.Command("sh", "-c", "setsid true >/dev/null 2>&1 & echo $!").Output()
+		orphan, _ := strconv.Atoi(strings.TrimSpace(string(out)))
+		first = cmp.Or(first, orphan)
+		return assert.NoError(t, err) && errors.Is(syscall.Kill(first, 0), syscall.ESRCH)
+	}, 10*time.Second, time.Millisecond)
 }
