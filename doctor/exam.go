@@ -77,6 +77,15 @@ func refute(format string, args ...any) {
 	must(&finding{verdict: Failed, found: fmt.Sprintf(format, args...)})
 }
 
+// refuteUnlessPassing ends the probe because a step did not fail as it should have. If the step failed with an error that
+// may be temporary, this does not show that the assumption is wrong.
+func refuteUnlessPassing(err error, format string, args ...any) {
+	if err != nil && passing(err) {
+		must(err)
+	}
+	refute("%s; its error was: %v", fmt.Sprintf(format, args...), err)
+}
+
 // warn ends the probe because its assumption holds only in part.
 func warn(format string, args ...any) {
 	must(&finding{verdict: Warning, found: fmt.Sprintf(format, args...)})

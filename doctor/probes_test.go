@@ -339,6 +339,41 @@ func TestNothingIsFoundWhereNothingIsBroken(t *testing.T) {
 	}
 }
 
+// An outage says nothing about an assumption. Whichever request of a check it hits, and whether or not the request has been
+// applied, the check neither fails nor warns: otherwise, an operator would stop using a database that keeps all promises.
+func TestAnOutageIsNotTakenForABrokenPromise(t *testing.T) {
+	for _, name := range []string{checkPermissions, checkUpdate, checkRelease, "cycle", "free rows", "queue", "clock", "many keys", "group", "round trips"} {
+		for _, applied := range []bool{false, true} {
+			for n, over := 1, false; !over; n++ {
+				synctest.Test(t, func(t *testing.T) {
+					sent := 0
+					e, _ := examOf(t.Context(), lie{read: func(_ string, _ table.Keys, rows []table.Row, _ time.Time) ([]table.Row, error) {
+						if sent++; sent == n {
+							return nil, unavailable
+						}
+						return rows, nil
+					}, commit: func(_ string, writes []table.Write, do func(...table.Write) error) error {
+						if sent++; sent != n {
+							return do(writes...)
+						}
+						if applied {
+							_ = do(writes...)
+						}
+						return unavailable
+					}})
+					found := e.check(probeOf(name))
+					if over = sent < n; over {
+						assert.Equal(t, OK, found.Verdict, found.Found)
+						return
+					}
+					assert.Equal(t, NotChecked, found.Verdict, "%s, request %d, applied: %v: %s", name, n, applied, found.Found)
+					assert.ErrorIs(t, e.gap, unavailable)
+				})
+			}
+		}
+	}
+}
+
 // Whatever is not allowed is named, each once, and nothing else is.
 func TestEachMissingPermissionIsNamed(t *testing.T) {
 	names := []string{"spanner.databases.read (SELECT, for a database role)", "spanner.databases.write (INSERT, for a database role)",
