@@ -574,13 +574,16 @@ func TestACommitThatWaitsOnceIsNoWarning(t *testing.T) {
 	assert.Greater(t, waits.Load(), int64(1))
 }
 
+// A table that is wrong is described as a whole: a user mends it once.
 func TestAWrongTableIsNamed(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, d dialect) {
 		db := d.database(t, "CREATE TABLE wrong (name STRING(36)) PRIMARY KEY (name)", "CREATE TABLE wrong (name varchar(36) PRIMARY KEY)")
-		for tableName, says := range map[string]string{"wrong": "column heartbeat is missing", "nowhere": "the table is missing"} {
+		for tableName, says := range map[string][]string{"wrong": {"column heartbeat is missing", "column token is missing", "column writer is missing"}, "nowhere": {"the table is missing"}} {
 			report, err := doctor.Run(t.Context(), db.Client, tableName)
 			require.NoError(t, err)
-			assert.ErrorContains(t, report.Err(), says)
+			for _, problem := range says {
+				assert.ErrorContains(t, report.Err(), problem)
+			}
 			for _, c := range report.Checks {
 				if c.Name != "table" {
 					assert.NotEqual(t, doctor.Failed, c.Verdict, "%+v", c)
@@ -653,6 +656,51 @@ func TestTheTicketsOfARunThatIsInterruptedAreDeleted(t *testing.T) {
 		require.True(t, inserted)
 		requireEmpty(t, db)
 	})
+}
+
+// If the check of the fence can't be made, none of its commits is sent after it: such a commit could leave a row behind. A
+// commit that was not answered is not taken for one that was refused.
+func TestAFenceThatCannotBeCheckedLeavesNothingRunning(t *testing.T) {
+	needEmulator(t)
+	for answered, name := range map[bool]string{false: "the claim is not answered", true: "the commits after the claim are not answered"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := spindletest.New(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var claimed, over, late atomic.Bool
+			client := connect(t, db, &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+				text := r.String()
+				switch {
+				case strings.Contains(text, "/free"):
+					cancel()
+				case strings.Contains(text, "/cycle"):
+					over.Store(true)
+				case tag(r) == "spindle-doctor-fence":
+					late.CompareAndSwap(false, over.Load())
+					if claimed.Load() {
+						return status.Error(codes.Internal, "not now")
+					}
+				case strings.Contains(text, "/fence/") && strings.Contains(text, `"second"`):
+					if !answered {
+						return status.Error(codes.Internal, "not now")
+					}
+					err := do()
+					claimed.Store(err == nil)
+					return err
+				}
+				return do()
+			}})
+			report, err := doctor.Run(ctx, client, db.Table)
+			require.ErrorIs(t, err, context.Canceled)
+			at := slices.IndexFunc(report.Checks, func(c doctor.Check) bool { return c.Name == "fence" })
+			assert.Equal(t, doctor.NotChecked, report.Checks[at].Verdict, report.Checks[at].Found)
+			assert.Contains(t, report.Checks[at].Found, "not now")
+			assert.True(t, over.Load())
+			assert.False(t, late.Load(), "a commit that the check has begun is sent after it")
+			requireEmpty(t, db)
+		})
+	}
 }
 
 // A role that may insert, but not delete, leaves a row. The report says so.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -187,4 +188,24 @@ func TestTheFirstCheckThatCouldNotBeMadeIsNamed(t *testing.T) {
 	}
 	assert.ErrorContains(t, e.gap, `"first" could not be checked`)
 	assert.NotContains(t, e.gap.Error(), "second")
+}
+
+// A finding's own consequence and advice replace those of its check. Otherwise, a user would be told to repair a table that
+// is correct, instead of to grant a role.
+func TestAFindingSaysWhatToDoAboutItself(t *testing.T) {
+	e := &exam{recorder: &recorder{}, made: map[string]Check{}}
+	for _, v := range []Verdict{Note, Warning, Failed, NotChecked} {
+		for _, own := range []finding{{}, {means: "own"}, {do: "own"}, {means: "own", do: "own too"}} {
+			own.verdict, own.found = v, "found"
+			c := e.check(probe{name: "check", means: "usual", do: "usual too", run: func(*exam) string { panic(stop{&own}) }})
+			assert.Equal(t, Check{Name: "check", Verdict: v, Found: "found", Means: cmp.Or(own.means, "usual"), Do: cmp.Or(own.do, "usual too")}, c)
+		}
+	}
+	for err, want := range map[error]Check{
+		errors.New("any\nother  error"): {Verdict: Failed, Found: "any other error", Means: "usual", Do: "usual too"},
+		table.ErrAborted:                {Verdict: NotChecked, Found: table.ErrAborted.Error()},
+		table.ErrNoTimestamp:            {Verdict: NotChecked, Found: table.ErrNoTimestamp.Error()},
+	} {
+		assert.Equal(t, want, e.check(probe{means: "usual", do: "usual too", run: func(*exam) string { must(err); return "" }}))
+	}
 }
