@@ -243,18 +243,22 @@ func TestAListingSaysIfItIsCut(t *testing.T) {
 }
 
 // Waiters are listed in the order in which they get the lock, in whichever queue each of them waits, and the longest wait
-// is that of whoever came first, even if others go before it because of their priority.
+// is that of whoever came first, even if others go before it because of their priority, and even if it has renewed its
+// ticket since.
 func TestWaitersAreListedInTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := table.Table{Store: &memstore.Store{}}
+		var renewals []table.Write
 		for i, w := range []struct {
 			queue string
 			rank  int
 		}{{"s/slot/", 9}, {"s/slot/0000", 1}, {"s/slot/", 0}, {"s/slot/0000", 0}, {"s/slot/", 1}} {
 			ticket := table.Ticket{Queue: w.queue, Time: table.TurnFor(table.TokenAt(time.Now()), w.rank), Nonce: "n", ID: fmt.Sprint(i), Rank: w.rank}
 			require.NoError(t, tab.Queue(t.Context(), ticket.Put()))
+			renewals = append(renewals, ticket.Renew())
 			time.Sleep(time.Second)
 		}
+		require.NoError(t, tab.Queue(t.Context(), renewals...))
 		one, err := operator.ListOne(t.Context(), tab, "s/slot/0000")
 		require.NoError(t, err)
 		all, _, err := operator.List(t.Context(), tab, "", true)
