@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
@@ -157,6 +158,57 @@ func TestAShellDoesNotWaitForAClient(t *testing.T) {
 	assert.Equal(t, cobra.ShellCompDirectiveNoFileComp, directive)
 }
 
+// completed returns what a shell offers for the last word, separated by bars, and what the shell then does.
+func completed(t *testing.T, words ...string) (found string, directive cobra.ShellCompDirective) {
+	t.Helper()
+	root := newRoot()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(io.Discard)
+	root.SetArgs(append([]string{"__complete"}, words...))
+	require.NoError(t, root.Execute())
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	_, err := fmt.Sscanf(lines[len(lines)-1], ":%d", &directive)
+	require.NoError(t, err)
+	return strings.Join(lines[:len(lines)-1], "|"), directive
+}
+
+// After a state, a shell puts no space, because another state may follow. After a word that stands alone, it does.
+func TestAListOfStatesCanBeContinued(t *testing.T) {
+	const none, list = cobra.ShellCompDirectiveNoFileComp, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	for words, want := range map[string]struct {
+		offers    string
+		directive cobra.ShellCompDirective
+	}{
+		"ls --state":           {"held", list},
+		"ls --output":          {"wide", none},
+		"doctor -o":            {"json", none},
+		"init --dialect":       {"postgresql", none},
+		"version --log-format": {"text", none},
+	} {
+		found, directive := completed(t, append(strings.Fields(words), "")...)
+		assert.Contains(t, strings.Split(found, "|"), want.offers, words)
+		assert.Equal(t, want.directive, directive, words)
+	}
+}
+
+// The rows of a group do not begin with its name if that has characters that are escaped there. A shell offers the name all
+// the same.
+func TestAGroupIsOfferedHoweverItsRowsAreNamed(t *testing.T) {
+	for _, group := range []string{"orders", "eu/orders", "100%", "größe", "a_b"} {
+		tab, slot := table.Table{Store: &memstore.Store{}}, table.SlotName(group, 0)
+		require.NoError(t, tab.Confirm(t.Context(), steps.Claim(t, tab, slot), table.LeaseRecord{Lease: time.Hour, ListDigest: "p"}, slot))
+		for i := range len(group) + 1 {
+			if !utf8.ValidString(group[:i]) {
+				continue
+			}
+			found, err := groupNames(t.Context(), tab, "", group[:i])
+			require.NoError(t, err)
+			assert.Equal(t, []string{group + "\t1 member, 0 partitions"}, found, group[:i])
+		}
+	}
+}
+
 // Each argument and each flag is completed with what fits there, and only there: locks in use where a holder is asked, all locks where one is
 // taken, the id of a holder where it is checked but not where a new one is given, and nothing after the last argument.
 func TestEachWordIsCompletedWithWhatFitsThere(t *testing.T) {
@@ -189,15 +241,9 @@ func TestEachWordIsCompletedWithWhatFitsThere(t *testing.T) {
 		args[last] = strings.TrimSuffix(args[last], "|")
 		var found string
 		for end := time.Now().Add(time.Minute); ; { // a busy machine may not answer within the second for which a shell waits
-			root := newRoot()
-			var out bytes.Buffer
-			root.SetOut(&out)
-			root.SetErr(io.Discard)
-			root.SetArgs(append([]string{"__complete"}, args...))
-			require.NoError(t, root.Execute())
-			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-			found = strings.Join(lines[:len(lines)-1], "|")
-			assert.False(t, want != "" && lines[len(lines)-1] == ":0", "%s: files are offered too", words)
+			var directive cobra.ShellCompDirective
+			found, directive = completed(t, args...)
+			assert.False(t, want != "" && directive == cobra.ShellCompDirectiveDefault, "%s: files are offered too", words)
 			if found != "" || want == "" || time.Now().After(end) {
 				break
 			}

@@ -57,3 +57,38 @@ func TestTheFirstScreenOfAHelpSaysHowToUseTheCommand(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, string(recorded), screens.String(), "if this is intended, run: go test ./cmd/spindle/internal/cli -run FirstScreen -update")
 }
+
+// An example with several lines stays in one piece, and each example is shown once.
+func TestTheFirstExampleIsShownWhole(t *testing.T) {
+	for all, want := range map[string][2]string{
+		"":                                  {"", ""},
+		"  a":                               {"a", ""},
+		"  a\n  b\n  c":                     {"a", "  b\n  c"},
+		"  a \\\n    b \\\n    c\n  d\n  e": {"a \\\n          b \\\n          c", "  d\n  e"},
+		"  a\n  b \\\n    c":                {"a", "  b \\\n    c"},
+		"  a \\":                            {"a \\", ""},
+	} {
+		example, more := cutExample(all)
+		assert.Equal(t, want, [2]string{example, more}, "%q", all)
+	}
+}
+
+// A flag's line is cut until it fits, at the last place where the rest makes sense, and no line that fits is cut.
+func TestALineOfAFlagIsCutUntilItFits(t *testing.T) {
+	word := func(n int) string { return strings.Repeat("ü", n) }
+	for line, want := range map[string]string{
+		word(78):                                 word(78),
+		word(40) + " (" + word(35) + ")":         word(40) + " (" + word(35) + ")",
+		word(40) + " (" + word(36) + ")":         word(40),
+		word(40) + " (b) (" + word(40) + ")":     word(40) + " (b)",
+		word(40) + " (b" + word(40) + ") (c)":    word(40),
+		word(30) + "; b; " + word(50) + "; d":    word(30) + "; b",
+		word(30) + ", b, " + word(50) + ", d, e": word(30) + ", b",
+		word(30) + ", b; " + word(50) + " (c)":   word(30) + ", b",
+		word(30) + ", " + word(50) + "; c (d)":   word(30),
+		"a\u00a0" + word(76):                     "a " + word(76),
+		word(79):                                 word(79),
+	} {
+		assert.Equal(t, want, shorten(line))
+	}
+}

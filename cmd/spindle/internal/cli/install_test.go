@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -69,6 +71,13 @@ func TestTheVersionSaysWhatWasBuilt(t *testing.T) {
 	info.Settings = []debug.BuildSetting{{Key: "vcs.revision", Value: "1c2e69b"}, {Key: "vcs.time", Value: "2026-11-21T13:55:42Z"}, {Key: "vcs.modified", Value: "false"}}
 	assert.Equal(t, "spindle v1.2.3\n  revision 1c2e69b of 2026-11-21T13:55:42Z"+on, versionOf(info).String())
 
+	text, err := json.Marshal(versionOf(info))
+	require.NoError(t, err)
+	assert.JSONEq(t, fmt.Sprintf(`{"version":"v1.2.3","revision":"1c2e69b","revision_time":"2026-11-21T13:55:42Z","modified":false,"go":"go1.26.0","os":%q,"arch":%q,"schema":%q}`,
+		runtime.GOOS, runtime.GOARCH, schemaVersion), string(text))
+	assert.False(t, versionOf(&debug.BuildInfo{}).Modified, "go install of a release does not say")
+
 	info.Settings[2].Value = "true"
+	assert.True(t, versionOf(info).Modified)
 	assert.Contains(t, versionOf(info).String(), "2026-11-21T13:55:42Z, with uncommitted changes\n")
 }
