@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"net"
 	"os"
 	"os/exec"
@@ -58,12 +59,13 @@ func TestNotificationsNeverKeepACommandFromStarting(t *testing.T) {
 }
 
 // A socket is where the flags say, or at another port of that address if the port is taken: other addresses of the machine may be
-// open to strangers. Others are told that port. At the end, the next command can have it.
+// open to strangers. Others are told that port, with the address at which they can reach it. At the end, the next command can have it.
 func TestACommandHearsNotificationsAtTheAddressThatItWasGiven(t *testing.T) {
 	taken, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
-	for _, args := range [][]string{{"--notify=127.0.0.1:0"}, {"--notify=" + taken.LocalAddr().String()}, {"--notify=127.0.0.1:0", "--notify-address=127.0.0.1"}} {
+	for _, args := range [][]string{{"--notify=127.0.0.1:0"}, {"--notify=" + taken.LocalAddr().String()}, {"--notify=127.0.0.1:0", "--notify-address=127.0.0.1"},
+		{"--notify=127.0.0.1:0", "--notify-address=10.0.0.7"}, {"--notify=" + taken.LocalAddr().String(), "--notify-address=10.0.0.7"}} {
 		var n Notifications
 		f := pflag.NewFlagSet("", pflag.ContinueOnError)
 		n.Flags(f)
@@ -74,8 +76,9 @@ func TestACommandHearsNotificationsAtTheAddressThatItWasGiven(t *testing.T) {
 		option(&c)
 		assert.Equal(t, "projects/p/instances/i/databases/d", c.Database)
 		at, _, _ := strings.Cut(c.Notifier.Contact("", ""), " ")
-		host, _, _ := net.SplitHostPort(at)
-		assert.Equal(t, "127.0.0.1", host, args)
+		host, port, _ := net.SplitHostPort(at)
+		assert.Equal(t, cmp.Or(n.announce, "127.0.0.1"), host, args)
+		at = net.JoinHostPort("127.0.0.1", port)
 		_, err = net.ListenPacket("udp", at)
 		assert.ErrorIs(t, err, syscall.EADDRINUSE, args)
 		end()

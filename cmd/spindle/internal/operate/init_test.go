@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
@@ -149,6 +150,7 @@ type databases struct {
 	databasepb.UnimplementedDatabaseAdminServer
 	dialect databasepb.DatabaseDialect
 	until   time.Time // when the caller gives up a schema change
+	caller  string    // the caller's user agent
 }
 
 type instances struct {
@@ -184,7 +186,9 @@ func (e *empty) StreamingRead(r *sppb.ReadRequest, s sppb.Spanner_StreamingReadS
 
 func (e *empty) ExecuteStreamingSql(_ *sppb.ExecuteSqlRequest, s sppb.Spanner_ExecuteStreamingSqlServer) error {
 	if e.query != nil {
-		return e.query(s.Context())
+		if err := e.query(s.Context()); err != nil {
+			return err
+		}
 	}
 	return s.Send(&sppb.PartialResultSet{Metadata: &sppb.ResultSetMetadata{RowType: &sppb.StructType{}, Transaction: &sppb.Transaction{Id: []byte("t")}}})
 }
@@ -196,6 +200,7 @@ func (d *databases) CreateDatabase(_ context.Context, r *databasepb.CreateDataba
 
 func (d *databases) UpdateDatabaseDdl(ctx context.Context, _ *databasepb.UpdateDatabaseDdlRequest) (*longrunningpb.Operation, error) {
 	d.until, _ = ctx.Deadline()
+	d.caller = strings.Join(metadata.ValueFromIncomingContext(ctx, "user-agent"), "")
 	return nil, status.Error(codes.Unimplemented, "not here")
 }
 
@@ -204,7 +209,8 @@ func (*instances) CreateInstance(context.Context, *instancepb.CreateInstanceRequ
 }
 
 // Init creates the database only if that is wanted, and in the dialect that is wanted. A schema change may take minutes: --timeout is only for
-// the answer of the database. If init is not permitted to look, or learns nothing, it changes nothing, and its user learns why.
+// the answer of the database. If init is not permitted to look, or learns nothing, it changes nothing, and its user learns why. Each request
+// names the program, so that the logs of a database tell its requests from those of others.
 func TestInitAsksForWhatIsWantedAndWaitsForIt(t *testing.T) {
 	for args, want := range map[string]databasepb.DatabaseDialect{
 		"":                              databasepb.DatabaseDialect_DATABASE_DIALECT_UNSPECIFIED,
@@ -212,7 +218,12 @@ func TestInitAsksForWhatIsWantedAndWaitsForIt(t *testing.T) {
 		"--create --dialect googlesql":  databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL,
 		"--create --dialect postgresql": databasepb.DatabaseDialect_POSTGRESQL,
 	} {
+		var callers []string
 		e := &empty{}
+		e.query = func(ctx context.Context) error {
+			callers = append(callers, metadata.ValueFromIncomingContext(ctx, "user-agent")...)
+			return nil
+		}
 		e.serve(t)
 		began := time.Now()
 		out, _, err := runs(t, NewInit, somewhere, append(strings.Fields(args), "--timeout", "20s")...)
@@ -220,6 +231,10 @@ func TestInitAsksForWhatIsWantedAndWaitsForIt(t *testing.T) {
 		assert.Empty(t, out)
 		assert.Equal(t, want, e.databases.dialect, args)
 		assert.Greater(t, e.databases.until.Sub(began), 40*time.Second, args)
+		assert.NotEmpty(t, callers)
+		for _, caller := range append(callers, e.databases.caller) {
+			assert.Regexp(t, "^spindle ", caller)
+		}
 	}
 	for _, c := range []struct {
 		query   func(context.Context) error
