@@ -14,9 +14,19 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
+var onTable = options.Option(func(c *options.Config) { c.Store = &memstore.Store{} })
+
 func newLock(opts ...spindle.Option) (*Lock, error) {
-	seam := options.Option(func(c *options.Config) { c.Store = &memstore.Store{} })
-	return New(nil, "locktable", "mylock", append(opts, seam)...)
+	return New(nil, "locktable", "mylock", append(opts, onTable)...)
+}
+
+// Several goroutines may create Locks from one slice of options. If New wrote to the slice, one Lock could get the leader
+// function of another.
+func TestNewLeavesTheCallersOptionsAsTheyAre(t *testing.T) {
+	opts := append(make([]spindle.Option, 0, 2), onTable)
+	_, err := New(nil, "locktable", "mylock", opts...)
+	require.NoError(t, err)
+	assert.Nil(t, opts[:2][1])
 }
 
 // Whatever the lease, client-go takes the settings of Config, and they pass Accept.

@@ -345,6 +345,36 @@ func TestAHandoverWaitsForClientGo(t *testing.T) {
 	})
 }
 
+// An elector that leads is renewed until spindle is about to give up the lock. A handover that has only been announced ends no
+// work, because nobody else can lead yet. But nobody begins to lead under such a term.
+func TestATermIsRenewedWhileItsHandoverIsOnlyAnnounced(t *testing.T) {
+	for _, leads := range []bool{false, true} {
+		inVirtualTime(t, func(w *world) {
+			a := w.machine("a", spindle.WithHandover())
+			a.get()
+			if leads {
+				require.NoError(t, a.lock.Update(context.Background(), a.written()))
+			}
+			given := a.lock.seat.term
+			go func() { _ = a.lock.Spindle().StepDown(context.Background()) }()
+			announced := 0
+			for synctest.Wait(); given.lost.Err() == nil; synctest.Wait() {
+				leader, _, _ := a.lock.Spindle().Seen()
+				if leader.Leaving {
+					announced++
+				}
+				a.lock.seat.mu.Lock()
+				err := a.lock.seat.offer(given)
+				a.lock.seat.mu.Unlock()
+				require.Equal(t, leader.Leaving && !leads, err != nil, "leads: %v, leaving: %v: %v", leads, leader.Leaving, err)
+				time.Sleep(lease / 1000)
+			}
+			assert.Greater(t, announced, 300)
+			assert.Error(t, a.lock.Update(context.Background(), a.written()))
+		})
+	}
+}
+
 // client-go gives up, and says that the lock is to be released, before its work's ctx ends. Lock does not believe that.
 func TestAnElectorThatGivesUpDoesNotReleaseTheLock(t *testing.T) {
 	for _, by := range []time.Duration{0, 8 * time.Second} {

@@ -3,6 +3,7 @@ package spindlegocron_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -27,7 +28,7 @@ func lockerOn(link *memstore.Link, process string, log *bytes.Buffer) gocron.Loc
 }
 
 // A scheduler that shuts down before Lock has returned does not run the job and leaves it to another machine, whichever
-// request was in progress. Once Lock has returned, the end of ctx changes nothing: the job keeps its lock, and counts as
+// request was in progress, and Lock says why ctx has ended. Once Lock has returned, the end of ctx changes nothing: the job keeps its lock, and counts as
 // done.
 func TestALockerHeedsTheEndOfCtxUntilTheJobBegins(t *testing.T) {
 	for end, begun := 1, false; !begun; end++ {
@@ -35,26 +36,27 @@ func TestALockerHeedsTheEndOfCtxUntilTheJobBegins(t *testing.T) {
 			var log bytes.Buffer
 			store := &memstore.Store{}
 			link := &memstore.Link{Store: store}
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
+			ctx, cancel := context.WithCancelCause(context.Background())
+			shutdown := errors.New("shutdown")
+			defer cancel(nil)
 			requests := 0
 			link.After(func(string) {
 				if requests++; requests == end {
-					cancel()
+					cancel(shutdown)
 				}
 			})
 			a, b := lockerOn(link, "a", &log), lockerOn(&memstore.Link{Store: store}, "b", &log)
 			own, err := a.Lock(ctx, "job")
 			begun = requests < end
 			if !begun {
-				require.ErrorIs(t, err, context.Canceled, "after %d requests", end)
+				require.ErrorIs(t, err, shutdown, "after %d requests", end)
 				other, err := b.Lock(context.Background(), "job")
 				require.NoError(t, err)
 				require.NoError(t, other.Unlock(context.Background()))
 				return
 			}
 			require.NoError(t, err)
-			cancel()
+			cancel(shutdown)
 			denied := make(chan error, 1)
 			go func() {
 				_, err := b.Lock(context.Background(), "job")
