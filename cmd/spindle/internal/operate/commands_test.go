@@ -238,3 +238,23 @@ func TestARequestForAHandoverEndsWithWhatHasBecomeOfIt(t *testing.T) {
 		}
 	}
 }
+
+// A handover waits for three leases of the lock that it is about, unless --wait says how long. The user learns which it was.
+func TestAHandoverWaitsForThreeLeasesUnlessItIsToldOtherwise(t *testing.T) {
+	path, tab := onEmulator(t)
+	for wait, says := range map[time.Duration]string{0: "3h0m0s", time.Minute: "1m0s"} {
+		name := fmt.Sprint("lock-", wait)
+		token := steps.Claim(t, tab, name)
+		require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{ID: "first", Lease: time.Hour, AcceptsHandover: true}, name))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			defer cancel() // instead of the wait
+			for asked := false; !asked && ctx.Err() == nil; {
+				asked, _, _ = tab.Asked(ctx, name, token)
+			}
+		}()
+		h := &handover{Database: &database.Database{Path: path, Table: "locktable", Timeout: time.Minute}, name: name, wait: wait}
+		endsWith(t, h.run(ctx), "5: no other candidate has taken over "+name+" within "+says+": ")
+	}
+}
