@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -24,14 +25,38 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	systems = append(systems, toy)
+	systems = append(systems, toy, toyGroup)
 	subprocess.Main(runTask)
-	lease = 20 * time.Millisecond
+	lease = brief
 	os.Exit(m.Run())
 }
 
-// toy is a system whose locks are files.
-var toy = system{name: "toy", parts: 1, compete: holding(newFileLock), mutex: newFileLock}
+const brief = 20 * time.Millisecond // the lease
+
+// toy is a system whose locks are files. A process that opens a mutex sends a request.
+var toy = system{name: "toy", parts: 1, compete: holding(newFileLock), mutex: func(p place, name string) (locker, error) {
+	l, err := newFileLock(p, name)
+	if err != nil {
+		return nil, err
+	}
+	return l, l.(*fileLock).request()
+}}
+
+// toyGroup is a system whose lock has a part for each process.
+var toyGroup = system{name: "toy group", parts: crewSize, compete: func(ctx context.Context, p place, name string, say say) error {
+	for i := range crewSize {
+		part := fmt.Sprint(name, i)
+		l, err := newFileLock(p, part)
+		if err != nil {
+			return err
+		}
+		if syscall.Flock(int(l.(*fileLock).Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			say.during(ctx, part)
+			return nil
+		}
+	}
+	return errors.New("there is no part for this process")
+}}
 
 // fileLock is a lock that is slow at first. Whoever acquires it sends one request.
 type fileLock struct {
@@ -41,15 +66,29 @@ type fileLock struct {
 }
 
 func newFileLock(p place, name string) (locker, error) {
+	if lease != brief {
+		return nil, fmt.Errorf("the lease is %v", lease)
+	}
 	turns, _ := strconv.Atoi(p.Token)
 	f, err := os.OpenFile(filepath.Join(p.Database, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	return &fileLock{f, p.Addr, turns}, err
 }
 
-// slowness is how long it takes to acquire a lock for the nth time.
+func (l *fileLock) request() error {
+	r, err := http.Get(l.server)
+	if err != nil {
+		return err
+	}
+	return r.Body.Close()
+}
+
+// slowness is how long it takes at least to acquire a lock for the nth time.
 func slowness(n int64) time.Duration { return time.Duration(max(9-n, 0)) * 5 * time.Millisecond }
 
-const unlocking = 2 * time.Millisecond
+const (
+	unlocking = 10 * time.Millisecond // how long it takes at least
+	more      = time.Millisecond      // the machine's clock may be adjusted meanwhile
+)
 
 func (l *fileLock) Lock(ctx context.Context) error {
 	if l.turns--; l.turns < 0 {
@@ -65,28 +104,23 @@ func (l *fileLock) Lock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(slowness(info.Size()))
-	r, err := http.Get(l.server)
-	if err != nil {
-		return err
-	}
-	return r.Body.Close()
+	time.Sleep(slowness(info.Size()) + more)
+	return l.request()
 }
 
 func (l *fileLock) Unlock(context.Context) error {
-	time.Sleep(unlocking)
+	time.Sleep(unlocking + more)
 	return syscall.Flock(int(l.Fd()), syscall.LOCK_UN)
 }
 
-// toyGround returns a ground with servers of the toy, whose processes take at most so many turns, and the toy.
-func toyGround(t *testing.T, turns int) (*ground, system) {
+// on returns a ground with servers of a toy, whose processes take at most so many turns, and the toy.
+func on(t *testing.T, s system, turns int) (*ground, system) {
 	t.Helper()
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
 	g, err := newGround("", nil)
 	require.NoError(t, err)
 	t.Cleanup(g.close)
-	s := toy
 	s.start = func(g *ground) (place, error) {
 		dir, err := g.newDir()
 		return place{Addr: server.URL, Database: dir, Token: strconv.Itoa(turns)}, err
@@ -109,11 +143,11 @@ func assertAtLeast[T float64 | time.Duration](t *testing.T, least, values []T) {
 // lock. The results are sorted, because the table shows their median and the last of them.
 func TestTheTimeWithoutAHolderIsMeasured(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		g, s := toyGround(t, 1)
-		took, err := s.measureFailovers(g, 1, 2, signal)
+		g, s := on(t, toy, 1)
+		took, err := s.measureFailovers(g, 1, 3, signal)
 		require.NoError(t, err)
 		var least []float64
-		for n := range int64(2) {
+		for n := range int64(3) {
 			gap := slowness(n + 2)
 			if signal == syscall.SIGTERM {
 				gap += unlocking
@@ -124,26 +158,33 @@ func TestTheTimeWithoutAHolderIsMeasured(t *testing.T) {
 	}
 }
 
-// A process that was killed holds nothing, even if its last report is read only after the kill.
-func TestTheLastReportsOfAKilledProcessDoNotCount(t *testing.T) {
-	g, s := toyGround(t, 1)
+// A process that was killed holds nothing, even if its last report is read only after the kill. If it held several parts, the
+// gap lasts until the last of them is held again. The process that takes its seat must not end by itself.
+func TestAKilledProcessHoldsNothing(t *testing.T) {
+	g, s := on(t, toy, 1)
 	places, err := s.places(g, crewSize)
 	require.NoError(t, err)
 	c, err := newCrew(g, s, "lock", places)
 	require.NoError(t, err)
 	require.NoError(t, c.await("the lock to be held", c.settled))
 	victim := c.holder()
-	c.events <- event{report: report{Kind: held, Part: "another part"}, seat: victim, by: c.seats[victim].process}
+	c.owner["second"] = victim
+	next := (victim + 1) % crewSize
+	c.events <- event{report: report{Kind: held, Part: "third"}, seat: victim, by: c.seats[victim].process}
+	c.events <- event{report: report{Kind: held, Part: "second", At: time.Now().Add(time.Hour).UnixNano()}, seat: next, by: c.seats[next].process}
 	gap, err := c.end(victim, syscall.SIGKILL)
 	require.NoError(t, err)
-	assert.Greater(t, gap, slowness(2))
-	assert.Equal(t, []string{"lock"}, c.ownedBy(c.holder()))
-	assert.Len(t, c.owner, 1)
+	assert.Greater(t, gap, time.Minute)
+	assert.Empty(t, c.ownedBy(victim))
+	assert.Len(t, c.owner, 2)
+	require.NoError(t, c.fill(victim))
+	c.seats[victim].Kill()
+	assert.ErrorContains(t, c.await("an error", func() bool { return false }), "a candidate has ended")
 }
 
 // A cycle includes the unlocking. The first cycles do not count, because they are slower than the others.
 func TestACycleLastsUntilTheLockIsUnlocked(t *testing.T) {
-	g, s := toyGround(t, warmUp+5)
+	g, s := on(t, toy, warmUp+5)
 	took, err := s.measureCycles(g, 5)
 	require.NoError(t, err)
 	assertAtLeast(t, slices.Repeat([]time.Duration{unlocking}, 5), took)
@@ -152,7 +193,7 @@ func TestACycleLastsUntilTheLockIsUnlocked(t *testing.T) {
 // Each process takes its turns. The lock is idle from the end of one turn's work until the next process holds it, and the
 // requests that precede the turns do not count.
 func TestTurnsAreCountedAndTheTimesBetweenThem(t *testing.T) {
-	g, s := toyGround(t, 3)
+	g, s := on(t, toy, 3)
 	c, err := s.measureTurns(g, 2, time.Millisecond, time.Nanosecond)
 	require.NoError(t, err)
 	assert.Equal(t, []float64{3, 3}, c.turns)
@@ -164,12 +205,55 @@ func TestTurnsAreCountedAndTheTimesBetweenThem(t *testing.T) {
 	assertAtLeast(t, least, c.idle)
 }
 
-// While the lock stays held, the toy sends nothing. The requests with which the lock was acquired do not count.
-func TestAtRestOnlyTheRequestsOfThatTimeCount(t *testing.T) {
-	g, s := toyGround(t, 1)
-	r, err := s.measureRest(g, 1)
+// A process holds the lock for as long as it should in each turn, and reports when it asked for it.
+func TestATurnLastsAsLongAsItShould(t *testing.T) {
+	g, s := on(t, toy, 2)
+	all, err := s.take(g, 1, task{Hold: 30*time.Millisecond + more, Duration: time.Nanosecond}, func() {})
 	require.NoError(t, err)
-	assert.Equal(t, atRest{holder: []float64{0}, waiter: []float64{0}}, r)
+	require.Len(t, all, 1)
+	require.Len(t, all[0], 2)
+	for i, turn := range all[0] {
+		assert.GreaterOrEqual(t, time.Duration(turn.Held-turn.Asked), slowness(int64(i)+1))
+		assert.GreaterOrEqual(t, time.Duration(turn.Left-turn.Held), 30*time.Millisecond)
+		assert.GreaterOrEqual(t, time.Duration(turn.Done-turn.Left), unlocking)
+	}
+	assert.Less(t, all[0][0].Held, all[0][1].Asked)
+}
+
+// While a lock stays held, the toys send nothing. The requests with which the lock was acquired do not count. In a group,
+// every process is a holder.
+func TestAtRestOnlyTheRequestsOfThatTimeCount(t *testing.T) {
+	for _, toy := range []system{toy, toyGroup} {
+		g, s := on(t, toy, 1)
+		r, err := s.measureRest(g, 1)
+		require.NoError(t, err)
+		want := atRest{holder: []float64{0}}
+		if toy.parts == 1 {
+			want.waiter = []float64{0}
+		}
+		assert.Equal(t, want, r)
+	}
+	assert.Equal(t, []float64{2}, mean([]float64{1, 1, 4}))
+	assert.Nil(t, mean(nil))
+}
+
+// Each process has an address of its own, so that its requests are counted apart from those of the others.
+func TestEachProcessHasAPlaceOfItsOwn(t *testing.T) {
+	g, s := on(t, toy, 1)
+	g.via = func(n int, addr string) (string, error) {
+		if n == 3 {
+			return "", errors.New("no fourth")
+		}
+		return fmt.Sprint(addr, "/", n), nil
+	}
+	all, err := s.places(g, 3)
+	require.NoError(t, err)
+	for i, p := range all {
+		assert.Regexp(t, fmt.Sprint("^http://127.0.0.1:[0-9]+/", i, "$"), p.Addr)
+		assert.Equal(t, all[0].Database, p.Database)
+	}
+	_, err = s.places(g, 4)
+	assert.EqualError(t, err, "no fourth")
 }
 
 // Each message of a gRPC call is one request, however the network divides the messages.
