@@ -15,7 +15,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// A partition is held, leaving, expired or free if its member is, regardless of which rows of the group are read.
+// A partition is held, leaving, expired, unreadable or free if its member is, regardless of which rows of the group are
+// read. If a partition of a member with a newer format were shown as unconfirmed, nobody would learn to update the command.
 func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := table.Table{Store: &memstore.Store{}}
@@ -49,6 +50,12 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 		require.NoError(t, tab.Announce(t.Context(), leaver.Token, leaver.Name))
 		require.NoError(t, tab.ReleasePartitions(t.Context(), table.LeaseRef{Name: table.PartitionName("orders", "given"), Token: token}))
 		drop(t, tab, table.PartitionName("orders", "orphan"), table.LeaseKey(table.PartitionName("orders", "no-lease-row"), token), broken.Key())
+		newer, garbled := join(t, tab, 7, "newer", lease), join(t, tab, 8, "garbled", lease)
+		take(t, tab, newer, lease, "of-newer")
+		take(t, tab, garbled, lease, "of-garbled")
+		for m, record := range map[table.LeaseRef]string{newer: `{"v":99,"lease":"10s"}`, garbled: "?"} {
+			require.NoError(t, tab.Store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Update, Name: m.Key(), Set: []table.Cell{{Column: table.ColWriter, Value: record}}}}))
+		}
 		hold(t, tab, "orders/partition/plain", lease)
 		time.Sleep(lease / 2)
 		require.NoError(t, tab.Heartbeat(t.Context(), live.Token, live.Name))
@@ -66,6 +73,7 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 			"bare": {operator.Unconfirmed, "live", live.Name}, "no-lease-row": {operator.Unconfirmed, "live", live.Name},
 			"given": {operator.Released, "", ""}, "orphan": {operator.Orphaned, "", ""},
 			"paused": {operator.Paused, "", live.Name}, "paused-in-an-earlier-term": {operator.Released, "", ""},
+			"of-newer": {operator.Unreadable, "newer", newer.Name}, "of-garbled": {operator.Unreadable, "garbled", garbled.Name},
 			"plain": {operator.Held, "orders/partition/plain's holder", ""},
 		}
 		for _, prefix := range []string{"", "orders", "orders/", "orders/p", "orders/partition/"} {
