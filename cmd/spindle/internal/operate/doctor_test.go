@@ -153,6 +153,10 @@ fence
 	long := strings.Repeat("word ", 60)
 	report.Checks = []doctor.Check{{Name: "table", Verdict: doctor.OK, Found: strings.TrimSpace(long)}}
 	assert.Contains(t, show(0), strings.TrimSpace(long), "a program gets one line")
+	whole := letters(show(0))
+	for width := 20; width < 130; width++ {
+		assert.Equal(t, whole, letters(show(width)), "at %d, the verdict is on each line", width)
+	}
 	for line := range strings.Lines(show(300)) {
 		assert.LessOrEqual(t, len(line), terminal.Readable+1, "nobody can read lines that are so long")
 	}
