@@ -51,7 +51,6 @@ func forMan(root *cobra.Command) *cobra.Command {
 		c.DisableAutoGenTag = true
 		c.Long = markdown(c.Long)
 		c.Flags().VisitAll(plainUsage)
-		c.PersistentFlags().VisitAll(plainUsage)
 	})
 	return root
 }
