@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +30,8 @@ func TestEachCommandHasAManPage(t *testing.T) {
 		page, readErr := os.ReadFile(path)
 		require.NoError(t, readErr, "%s has no page", c.CommandPath())
 		text := string(page)
-		for _, want := range []string{`.TH "SPINDLE`, "Nov 2025", ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS"} {
+		head := fmt.Sprintf(`.TH "%s" "1" "Nov 2025" "spindle %s" "Spindle"`, strings.ToUpper(strings.ReplaceAll(c.CommandPath(), " ", "-")), versionOf(buildInfo()).Version)
+		for _, want := range []string{head + "\n", ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS"} {
 			assert.Contains(t, text, want, c.Name())
 		}
 		for _, literal := range []string{"<nil>", "```", "\n.\\\"\n'"} {
