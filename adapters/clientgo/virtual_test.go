@@ -556,14 +556,17 @@ func TestALostTermIsNotRenewedUnderTheNext(t *testing.T) {
 	})
 }
 
-// An elector that has stopped and acquires again does not wait for what its last Update promised, and gets a new token.
+// An elector that has stopped and acquires again does not wait for what its last Update promised, and gets a new token. The
+// record counts its terms, as it counts those of others.
 func TestAnElectorThatAcquiresAgainDoesNotWaitForItself(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a := w.machine("a")
 		var last spindle.Token
-		for range 3 {
+		for n := range 3 {
 			start := time.Now()
-			a.get()
+			r, _, err := a.lock.Get(context.Background())
+			require.NoError(t, err)
+			assert.Equal(t, n+1, r.LeaderTransitions)
 			assert.Less(t, time.Since(start), a.config.RetryPeriod)
 			require.NoError(t, a.lock.Update(context.Background(), a.written()))
 			require.Greater(t, a.lock.Token(), last)
@@ -588,7 +591,8 @@ func TestAReleaseEndsNoContext(t *testing.T) {
 	})
 }
 
-// A process may run electors one after another, and each term has a token of its own.
+// A process may run electors one after another, and each term has a token of its own. No term leaves anything behind:
+// otherwise, a process that runs for months would need ever more memory.
 func TestAnElectorMayRunAgain(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a, b := w.machine("a"), w.machine("b")
@@ -604,7 +608,9 @@ func TestAnElectorMayRunAgain(t *testing.T) {
 				w.until(time.Second, m.hasEnded)
 			}
 		}
+		synctest.Wait()
 		assert.Equal(t, 4, a.stopped)
+		assert.Empty(t, a.lock.seat.watching)
 	})
 }
 
@@ -680,7 +686,7 @@ func TestFollowersAreToldWhoLeads(t *testing.T) {
 	})
 }
 
-// A follower is told of each leader, even if it has not led in between.
+// A follower is told of each leader, even if it has not led in between, and its record counts them.
 func TestAFollowerIsToldOfEachLeader(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		leads, next := w.machine("a").run(), w.machine("b")
@@ -697,7 +703,35 @@ func TestAFollowerIsToldOfEachLeader(t *testing.T) {
 		}
 		time.Sleep(2 * lease)
 		assert.Equal(t, []string{"a", "b", "a"}, c.told())
+		r, _, err := c.lock.Get(ended())
+		require.NoError(t, err)
+		assert.Equal(t, 3, r.LeaderTransitions)
 	})
+}
+
+// A process that could not release its lock learns it: the next leader has to wait for the end of the lease. The process may
+// lead again afterwards.
+func TestAReleaseThatFailsIsReported(t *testing.T) {
+	for name, release := range map[string]func(*machine) error{
+		"Stop": func(m *machine) error {
+			m.lock.RecordEvent("stopped leading")
+			return m.lock.Stop(context.Background())
+		},
+		"Update": func(m *machine) error {
+			return m.lock.Update(context.Background(), resourcelock.LeaderElectionRecord{})
+		},
+	} {
+		inVirtualTime(t, func(w *world) {
+			a := w.machine("a")
+			a.lead()
+			a.link.Cut()
+			assert.ErrorContains(t, release(a), `clientgo: lock "mylock": `, name)
+			a.link.Mend()
+			a.lock.RecordEvent("stopped leading")
+			a.lead()
+			assert.NoError(t, release(a), name)
+		})
+	}
 }
 
 // A follower that is cut off names the leader for as long as the leader's lease may last, and no longer: it must not say
