@@ -157,6 +157,11 @@ func TestEveryAssumptionHoldsOnTheEmulator(t *testing.T) {
 			assert.NotEmpty(t, c.Found, c.Name)
 		}
 		requireEmpty(t, db)
+		assert.Equal(t, []string{db.Path, db.Table}, []string{report.Database, report.Table})
+		require.NotNil(t, report.RoundTrips)
+		assert.Positive(t, report.RoundTrips.Lease())
+		require.NotNil(t, report.Clock)
+		assert.Positive(t, report.Clock.Over)
 
 		text, err := json.Marshal(report)
 		require.NoError(t, err)

@@ -209,3 +209,16 @@ func TestAFindingSaysWhatToDoAboutItself(t *testing.T) {
 		assert.Equal(t, want, e.check(probe{means: "usual", do: "usual too", run: func(*exam) string { must(err); return "" }}))
 	}
 }
+
+// The error of a report names each check that failed, and counts them. A program that logs it needs no more.
+func TestAReportNamesEachCheckThatFailed(t *testing.T) {
+	r := Report{Table: "mylocks"}
+	for _, v := range []Verdict{OK, Note, Warning, NotChecked} {
+		r.Checks = append(r.Checks, Check{Name: string(v), Verdict: v, Found: "found"})
+	}
+	assert.NoError(t, r.Err())
+	assert.True(t, r.OK())
+	r.Checks = append(r.Checks, Check{Name: "a", Verdict: Failed, Found: "x"}, Check{Name: "b", Verdict: Failed, Found: "y"})
+	assert.EqualError(t, r.Err(), "doctor: 2 of 6 checks failed on table mylocks: a: x\nb: y")
+	assert.False(t, r.OK())
+}

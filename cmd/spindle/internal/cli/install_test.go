@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -80,4 +81,14 @@ func TestTheVersionSaysWhatWasBuilt(t *testing.T) {
 	info.Settings[2].Value = "true"
 	assert.True(t, versionOf(info).Modified)
 	assert.Contains(t, versionOf(info).String(), "2026-11-21T13:55:42Z, with uncommitted changes\n")
+}
+
+// The flag says the same as the command, so that a script that reads one can read the other.
+func TestTheFlagVersionSaysWhatTheCommandSays(t *testing.T) {
+	root := newRoot()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetArgs([]string{"--version"})
+	require.NoError(t, root.Execute())
+	assert.Equal(t, versionOf(buildInfo()).String(), out.String())
 }

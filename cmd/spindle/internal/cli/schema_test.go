@@ -69,7 +69,12 @@ func TestWhatIsPrintedIsAsTheSchemaSays(t *testing.T) {
 	for _, p := range allPrinted {
 		text, err := schemaFor(p.command)
 		require.NoError(t, err)
-		assert.Regexp(t, `"\$id": "[^"]+/`+p.command+`",`, string(text), "a program that loads two schemas tells them apart")
+		var s schemaDocument
+		require.NoError(t, json.Unmarshal(text, &s))
+		assert.Equal(t, []string{readSchema().ID + "/" + p.command, readSchema().Title + ": spindle " + p.command}, []string{s.ID, s.Title}, "a program that loads two schemas tells them apart")
+		for name := range s.Defs {
+			assert.Contains(t, string(text), `"#/$defs/`+name+`"`, "what no object has is left out")
+		}
 		schema := compiled(t, text)
 		for _, of := range p.types {
 			for _, least := range []bool{false, true} {
