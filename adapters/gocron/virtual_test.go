@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,7 +32,7 @@ func lockerOn(link *memstore.Link, process string, log *bytes.Buffer) gocron.Loc
 // request was in progress, and Lock says why ctx has ended. Once Lock has returned, the end of ctx changes nothing: the job keeps its lock, and counts as
 // done.
 func TestALockerHeedsTheEndOfCtxUntilTheJobBegins(t *testing.T) {
-	for end, begun := 1, false; !begun; end++ {
+	for end, begun := int64(1), false; !begun; end++ {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
 			store := &memstore.Store{}
@@ -39,15 +40,15 @@ func TestALockerHeedsTheEndOfCtxUntilTheJobBegins(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(context.Background())
 			shutdown := errors.New("shutdown")
 			defer cancel(nil)
-			requests := 0
+			var requests atomic.Int64
 			link.After(func(string) {
-				if requests++; requests == end {
+				if requests.Add(1) == end {
 					cancel(shutdown)
 				}
 			})
 			a, b := lockerOn(link, "a", &log), lockerOn(&memstore.Link{Store: store}, "b", &log)
 			own, err := a.Lock(ctx, "job")
-			begun = requests < end
+			begun = requests.Load() < end
 			if !begun {
 				require.ErrorIs(t, err, shutdown, "after %d requests", end)
 				other, err := b.Lock(context.Background(), "job")
