@@ -437,6 +437,8 @@ var (
 	cliMutants = of("./cmd/spindle/internal/cli",
 		one("a shell completes the second of three names", "TestAShellOffersWhatIsInTheTable", completionGo,
 			"strings.LastIndexByte(begun", "strings.IndexByte(begun"),
+		one("a shell puts a space after a state", "TestAListOfStatesCanBeContinued", completionGo,
+			"return v.Complete(begun), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace", "return v.Complete(begun), cobra.ShellCompDirectiveNoFileComp"),
 	)
 
 	competeMutants = of("./cmd/spindle/internal/run",
@@ -452,6 +454,10 @@ var (
 	)
 
 	doctorMutants = of("./doctor",
+		one("a check's advice replaces that of what it found", "TestAFindingSaysWhatToDoAboutItself", "doctor/exam.go",
+			"Do: cmp.Or(f.do, p.do)}", "Do: cmp.Or(p.do, f.do)}"),
+		one("an outage is a broken promise", "TestAnOutageIsNotTakenForABrokenPromise", "doctor/exam.go",
+			"\tif err != nil && passing(err) {\n\t\tmust(err)\n\t}\n", ""),
 		one("a clock that may be too slow is ok", "TestAClockIsOkIfItIsKnownNotToBeTooSlow", doctorReadsGo,
 			"c.Within <= maxDrift && c.Drift+c.Within <= maxDrift", "c.Within <= maxDrift"),
 		one("commit timestamps that repeat are in order", "TestTimestampsGrowAndAreStoredAsTheyWereReturned", doctorProbesGo,

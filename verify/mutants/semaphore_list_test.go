@@ -95,6 +95,10 @@ var newerMutants = slices.Concat(
 )
 
 var pruneMutants = of("./internal/operator",
+	one("a wait begins anew with each renewal", "TestWaitersAreListedInTheirOrder", "internal/operator/waiters.go",
+		"l.At.Sub(t.Since())", "l.At.Sub(t.Beat)"),
+	one("a partition of a member that can't be read is unconfirmed", "TestAPartitionIsListedAsItsMemberIs", listGo,
+		"l.Heartbeat, l.Writer, l.LeaseRecord, l.Unreadable = m.Heartbeat, m.Writer, m.LeaseRecord, m.Unreadable", "l.Heartbeat, l.Writer, l.LeaseRecord = m.Heartbeat, m.Writer, m.LeaseRecord"),
 	one("a pause of an earlier term counts", "TestAPartitionIsListedAsItsMemberIs", listGo,
 		"m.IsHeld() && m.Token == by.Token {", "m.IsHeld() {"),
 	one("expired rows that are pruned unasked", "TestOnlyLocksThatExpiredLongAgoArePruned", agesGo,
