@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/agent"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
@@ -72,6 +73,30 @@ func TestTheExitCodeTellsAMistakeFromAFailure(t *testing.T) {
 			want = "Try: " + c.try + " --help\n"
 		}
 		assert.Equal(t, want, tells, "%q", c.args)
+	}
+}
+
+// Each of these commands prints what its help says, and nothing else: programs read it.
+func TestTheCommandsWithoutADatabasePrintWhatTheySay(t *testing.T) {
+	dir := t.TempDir()
+	ls, err := schemaFor("ls")
+	require.NoError(t, err)
+	for args, want := range map[string]string{
+		"schema":         string(schemaText),
+		"schema ls":      string(ls) + "\n",
+		"schema agent":   string(agent.OpenAPI),
+		"version":        versionOf(buildInfo()).String(),
+		"install " + dir: fmt.Sprintf("installed spindle %s at %s\n", versionOf(buildInfo()).Version, filepath.Join(dir, programName())),
+	} {
+		func() {
+			defer func(out *os.File) { _, os.Stdout = os.Stdout.Close(), out }(os.Stdout)
+			os.Stdout, err = os.Create(filepath.Join(t.TempDir(), "out"))
+			require.NoError(t, err)
+			assert.Zero(t, Main(strings.Fields(args)), args)
+			text, err := os.ReadFile(os.Stdout.Name())
+			require.NoError(t, err)
+			assert.Equal(t, want, string(text), args)
+		}()
 	}
 }
 

@@ -19,7 +19,7 @@ const screen = 20
 // helps is the file with these lines of every command.
 const helps = "help.txt"
 
-// All of a help fits a terminal, and its first screen says how to use the command.
+// All of a help fits a terminal, and its first screen says how to use the command. The text and the other examples follow.
 func TestTheFirstScreenOfAHelpSaysHowToUseTheCommand(t *testing.T) {
 	var screens strings.Builder
 	terminal.Commands(newRoot(), func(c *cobra.Command) {
@@ -40,7 +40,14 @@ func TestTheFirstScreenOfAHelpSaysHowToUseTheCommand(t *testing.T) {
 		for _, part := range want {
 			assert.Contains(t, head, part, c.CommandPath())
 		}
-		_, all, _ := strings.Cut(c.Long, codes)
+		text, all, _ := strings.Cut(c.Long, codes)
+		_, more := cutExample(c.Example)
+		_, below, _ := strings.Cut(strings.TrimSuffix(b.String(), usage), strings.TrimRight(all, "\n")+"\n")
+		want = []string{"\n" + strings.TrimSpace(text) + "\n"}
+		if more != "" {
+			want = append(want, "\nMore examples:\n"+more+"\n")
+		}
+		assert.Equal(t, strings.Join(want, ""), below, c.CommandPath())
 		assert.Contains(t, head, strings.TrimRight(all, "\n"), "all exit codes")
 		assert.NotEmpty(t, c.Long, c.Name())
 		for line := range strings.Lines(head + c.Long) {
