@@ -71,3 +71,24 @@ func TestALockerHeedsTheEndOfCtxUntilTheJobBegins(t *testing.T) {
 		})
 	}
 }
+
+// If a job could not be recorded as done, Unlock says so, whether the lock has been lost by then or not. Another machine may
+// run the job again.
+func TestAnUnlockThatFailsIsReported(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			link := &memstore.Link{Store: &memstore.Store{}}
+			held, err := lockerOn(link, "a", &log).Lock(t.Context(), "job")
+			require.NoError(t, err)
+			link.Cut()
+			if lost {
+				time.Sleep(2 * lease)
+			}
+			err = held.Unlock(t.Context())
+			assert.Error(t, err, lost)
+			assert.Equal(t, lost, errors.Is(err, lock.ErrNotHeld), "%v", err)
+			assert.Equal(t, err, held.Unlock(t.Context()), "the second call")
+		})
+	}
+}

@@ -257,7 +257,10 @@ func TestTheLabelsComeFromTheProgram(t *testing.T) {
 		assert.Equal(t, manifest.Annotations, config.Config.Labels)
 		assert.Subset(t, config.Config.Labels, want)
 		assert.Len(t, config.Config.Labels["org.opencontainers.image.revision"], 40)
-		assert.Equal(t, "2026-01-02T03:04:05Z", config.Created.UTC().Format("2006-01-02T15:04:05Z"))
+		require.Len(t, config.History, 1)
+		for _, created := range []v1.Time{config.Created, config.History[0].Created} {
+			assert.Equal(t, "2026-01-02T03:04:05Z", created.UTC().Format("2006-01-02T15:04:05Z"))
+		}
 	}
 }
 

@@ -258,3 +258,17 @@ func TestAHandoverWaitsForThreeLeasesUnlessItIsToldOtherwise(t *testing.T) {
 		endsWith(t, h.run(ctx), "5: no other candidate has taken over "+name+" within "+says+": ")
 	}
 }
+
+// Init says whether it has created the table, and then which roles are needed: people run it again to see whether the table
+// is right.
+func TestInitSaysWhatItHasDone(t *testing.T) {
+	path, _ := onEmulator(t)
+	_, roles, err := runs(t, NewInit, path, "--print")
+	require.NoError(t, err)
+	for _, done := range []string{"was created", "exists and is correct"} {
+		out, said, err := runs(t, NewInit, path, "--table", "other")
+		require.NoError(t, err)
+		assert.Equal(t, fmt.Sprintf("Table other in %s %s.\n\n%s", path, done, roles), out)
+		assert.Empty(t, said)
+	}
+}
