@@ -64,11 +64,11 @@ func (w *waiter) by() string {
 // inProcess returns text for an error. It says which goroutine of this process is in the way.
 func (w *waiter) inProcess() string {
 	h := w.queue.holds.Load()
-	if h == nil && !w.queue.isTaken() { // it wants a slot, and does not queue
-		return ""
-	}
-	if h == nil {
+	switch {
+	case h == nil && w.queue.isTaken():
 		return " (another goroutine of this process is ahead of this one in the queue)"
+	case h == nil: // it wants a slot, and does not queue
+		return ""
 	}
 	what, how := "held", "by another value in this process under token %v; unlock that value first, or return from its Do"
 	if h.isLost() {

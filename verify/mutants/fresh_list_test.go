@@ -120,7 +120,7 @@ var freshMutants = slices.Concat(
 		one("the release of a Once leaves no ticket", "TestEachReleaseLeavesATicketForTheNextGoroutine", "lock/held.go",
 			"done, s.config.ID, also...)", "done, s.config.ID)"),
 		one("Acquire seems to be behind another goroutine", "TestAWaitThatEndsInAnOutageSaysSo", "lock/errors.go",
-			"if h == nil && !w.queue.isTaken() {", "if false {"),
+			"case h == nil && w.queue.isTaken():", "case h == nil || !w.queue.isTaken():"),
 	),
 	of("./internal/wait",
 		one("a queue without rows is free since the first arrived", "TestALockWithoutRowsIsFreeSinceTheLastWaiterAheadArrived", "internal/wait/gap.go",
