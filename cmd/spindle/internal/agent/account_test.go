@@ -180,7 +180,7 @@ func (d *describing) Who() peer.Identity {
 
 // A holder is called by the name of its process, which the agent looks up only when it begins a hold.
 func TestAHoldIsCalledByTheCommandOfItsProgram(t *testing.T) {
-	h, bad := newBed(t).agent.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute}, &describing{process: newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})})})
+	h, bad := newBed(t).agent.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute}, &describing{process: somebody()})
 	require.Nil(t, bad)
 	assert.Equal(t, "host/1/job/"+proofOf(h.id), h.holder)
 	assert.Equal(t, "job[1]", h.describe().Program)

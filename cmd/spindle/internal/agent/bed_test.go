@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -101,7 +102,7 @@ func among(t *testing.T, maxHolds int, test func(b *bed)) {
 
 // serve serves the agent in virtual time.
 func (b *bed) serve() {
-	at := newEars()
+	at := commandtest.NewPipes()
 	b.agent.clocks = func() reading {
 		ms := time.Now().UnixMilli()
 		return reading{Boottime: ms, Monotonic: ms, Unix: ms}
@@ -112,7 +113,7 @@ func (b *bed) serve() {
 	b.dial = func(program string) net.Conn {
 		w, other := newWire(newProcess(program), func() {})
 		b.wires = append(b.wires, w)
-		at.conns <- other
+		at.Connect <- other
 		return w
 	}
 }
@@ -133,31 +134,6 @@ func (b *bed) ends() {
 
 // before calls f before each request to Spanner from now on.
 func (b *bed) before(f func(step string)) { b.step.Store(&f) }
-
-// ears is a listener for connections in virtual time.
-type ears struct {
-	conns chan net.Conn
-	deaf  chan struct{}
-	once  sync.Once
-}
-
-func newEars() *ears { return &ears{conns: make(chan net.Conn, 10000), deaf: make(chan struct{})} }
-
-func (e *ears) Accept() (net.Conn, error) {
-	select {
-	case conn := <-e.conns:
-		return conn, nil
-	case <-e.deaf:
-		return nil, net.ErrClosed
-	}
-}
-
-func (e *ears) Close() error {
-	e.once.Do(func() { close(e.deaf) })
-	return nil
-}
-
-func (e *ears) Addr() net.Addr { return &net.UnixAddr{Name: "agent"} }
 
 // fakeProcess is a process in virtual time.
 type fakeProcess struct {
@@ -222,6 +198,20 @@ type known struct {
 }
 
 func newKnown(w *wire) known { return known{w, make(chan struct{})} }
+
+// somebody returns a program of whose connection the test needs nothing.
+func somebody() known {
+	return newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})})
+}
+
+// asks returns the hold of somebody's request for the lock a with a lease of a minute.
+func asks(t *testing.T, a *Agent, r request) *hold {
+	t.Helper()
+	r.names, r.lease = []string{"a"}, time.Minute
+	h, bad := a.newHold(&r, somebody())
+	require.Nil(t, bad)
+	return h
+}
 
 func (k known) Describe()          {}
 func (k known) Who() peer.Identity { return peer.Identity{UID: 1, PID: 1, Key: k.process.key} }

@@ -69,7 +69,7 @@ func TestTheAgentsFlagsAreChecked(t *testing.T) {
 // An agent that is asked to end tells its programs and its service manager, gives out no more locks, and ends once its programs have
 // released theirs and have read so. While it serves, everything is as its flags say.
 func TestAnAgentServesUntilItsProgramsHaveReleasedTheirLocks(t *testing.T) {
-	said := captured(t)
+	said := commandtest.Captured(t)
 	systemd := commandtest.NewSystemd(t, patience)
 	t.Setenv("NOTIFY_SOCKET", systemd.Socket)
 	b := &bed{TB: t, store: &memstore.Store{}, socket: filepath.Join(t.TempDir(), "s"), settle: func() {}}
@@ -142,7 +142,7 @@ func TestAnAgentServesUntilItsProgramsHaveReleasedTheirLocks(t *testing.T) {
 
 // An agent that can't answer probes at the address that it was given does not serve without them: nobody would notice its state.
 func TestAnAgentDoesNotServeWithoutItsProbes(t *testing.T) {
-	captured(t)
+	commandtest.Captured(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()

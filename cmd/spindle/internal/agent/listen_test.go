@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	rpc "google.golang.org/grpc/status"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 )
 
@@ -131,7 +132,7 @@ func TestAnAgentBeginsDuringAnOutage(t *testing.T) {
 
 // An agent that gets no answer from the database serves after --timeout: its service manager would otherwise end it.
 func TestAnAgentDoesNotWaitForADatabaseThatDoesNotAnswer(t *testing.T) {
-	captured(t)
+	commandtest.Captured(t)
 	s := &serving{Database: &database.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: 50 * time.Millisecond}}
 	db, err := s.Open(option.WithEndpoint("passthrough:///127.0.0.1:1"), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(func(_ context.Context, _ string, _, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {

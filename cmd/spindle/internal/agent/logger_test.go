@@ -9,22 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
-
-// captured returns what this process writes to standard error until the test ends.
-func captured(t *testing.T) *fleet.Log {
-	said, before := &fleet.Log{}, terminal.Stderr
-	terminal.Stderr = terminal.NewJournal(said)
-	t.Cleanup(func() { terminal.Stderr = before })
-	return said
-}
 
 // A message of the agent has all its attributes, those of the logger and those of the record, in either format. What is below the level
 // is left out: the locks log each of their steps, and the agent only their warnings.
 func TestAMessageHasAllItsAttributes(t *testing.T) {
-	said := captured(t)
+	said := commandtest.Captured(t)
 	log := slog.New(journal{least: slog.LevelInfo})
 	hold := log.With("kind", "locks", "names", []string{"a"})
 	tell := func() {

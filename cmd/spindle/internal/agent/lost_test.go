@@ -32,8 +32,7 @@ func TestALockThatIsLostBeforeHeldIsAnsweredByLost(t *testing.T) {
 		{{what: termEnded, err: spindle.ErrSuperseded}, {what: won, lock: fixed{}}},
 		{{what: won, lock: fixed{}}, {what: termEnded, err: spindle.ErrSuperseded}},
 	} {
-		h, bad := newBed(t).agent.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute, wait: time.Hour}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
-		require.Nil(t, bad)
+		h := asks(t, newBed(t).agent, request{kind: locks, wait: time.Hour})
 		for _, e := range order {
 			h.put(e)
 		}
@@ -46,8 +45,7 @@ func TestALockThatIsLostBeforeHeldIsAnsweredByLost(t *testing.T) {
 // A lock that is acquired just after its program has given up is given back, and its key is not recorded: no work was done for it.
 func TestALockThatIsAcquiredTooLateIsGivenBack(t *testing.T) {
 	for _, e := range []event{{what: streamEnds}, {what: exits}, {what: stalls}, {what: asked, done: true}, {what: stopAsked, reason: "stepdown"}} {
-		h, bad := newBed(t).agent.newHold(&request{kind: onces, due: lock.KeyOf("k"), names: []string{"a"}, lease: time.Minute}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
-		require.Nil(t, bad)
+		h := asks(t, newBed(t).agent, request{kind: onces, due: lock.KeyOf("k")})
 		for _, e := range []event{e, {what: won, lock: fixed{}}, {what: released}} {
 			h.put(e)
 		}
@@ -113,8 +111,7 @@ func TestALossThatIsFoundAtTheReleaseIsAnswered(t *testing.T) {
 func TestAHoldIsNotKeptForItsWait(t *testing.T) {
 	a := newBed(t).agent
 	over := func() weak.Pointer[hold] {
-		h, bad := a.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute, wait: 24 * time.Hour}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
-		require.Nil(t, bad)
+		h := asks(t, a, request{kind: locks, wait: 24 * time.Hour})
 		h.begin()
 		<-h.wait.decided
 		h.stamp(&line{Event: "held"}) // a promise for a lease, which ends with the release
@@ -211,8 +208,7 @@ func TestAnAgentRemembersTheLastHoldsThatEnded(t *testing.T) {
 	a := newBed(t).agent
 	var all []*hold
 	for range remembered + 5 {
-		h, bad := a.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
-		require.Nil(t, bad)
+		h := asks(t, a, request{kind: locks})
 		h.account.now.phase = over
 		a.ended(h)
 		a.programs.end(h)
@@ -326,8 +322,7 @@ func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
 // A request with wait=0 is answered only once it is known why it did not get its lock: its program would otherwise read that it did.
 func TestARequestIsNotAnsweredBeforeItsReasonIsKnown(t *testing.T) {
 	for _, e := range []event{{what: refused, err: errBusy}, {what: won, lock: fixed{}}} {
-		h, bad := newBed(t).agent.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute, try: true}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
-		require.Nil(t, bad)
+		h := asks(t, newBed(t).agent, request{kind: locks, try: true})
 		if e.what == won { // although the lock is already lost
 			h.handle(event{what: termEnded, err: spindle.ErrSuperseded})
 		}
@@ -374,7 +369,7 @@ func TestWhatIsSaidOfAHoldIsAlreadySo(t *testing.T) {
 				states = append(states, h.status().state()+strings.Repeat("!", strings.Count(text, "level=WARN")))
 			}), &slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
-		h, _ = b.agent.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
+		h = asks(t, b.agent, request{kind: locks})
 		for _, e := range c.events {
 			h.handle(e)
 		}
@@ -398,8 +393,7 @@ func TestTheLastLineSaysWhyTheLockWasNotAcquired(t *testing.T) {
 		{asked, errPlain, line{Event: "refused", Reason: "stopping", Detail: asked.Error()}},
 		{asked, errors.Join(errPlain, errDone), line{Event: "done"}},
 	} {
-		h, bad := newBed(t).agent.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
-		require.Nil(t, bad)
+		h := asks(t, newBed(t).agent, request{kind: locks})
 		if c.quit != nil {
 			h.wait.quit(c.quit)
 		}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -91,7 +92,7 @@ type agentProcess struct {
 	host   *host
 	name   string
 	agent  *Agent
-	at     *ears
+	at     *commandtest.Pipes
 	server *http.Server
 	died   chan struct{}
 
@@ -106,7 +107,7 @@ type agentProcess struct {
 func (h *host) startAgent() {
 	w := h.w
 	w.started++
-	a := &agentProcess{host: h, name: fmt.Sprintf("agent%d.%d", h.number, w.started), at: newEars(), died: make(chan struct{})}
+	a := &agentProcess{host: h, name: fmt.Sprintf("agent%d.%d", h.number, w.started), at: commandtest.NewPipes(), died: make(chan struct{})}
 	a.agent = New(Config{Locks: table.Table{Store: link{a}}, TableName: "locktable", MaxHolds: maxHoldsIn, Host: fmt.Sprint("host", h.number),
 		Log: slog.New(slog.NewTextHandler(logged{a}, &slog.HandlerOptions{ReplaceAttr: withoutTime}))})
 	a.agent.clock, a.agent.promises.clock = h, h
@@ -240,7 +241,7 @@ func (h *host) dial(of *fakeProcess) *socket {
 	near, other := newWire(of, func() { a.gate("socket") })
 	s := &socket{near, other, a}
 	a.sockets = append(a.sockets, s)
-	a.at.conns <- other
+	a.at.Connect <- other
 	return s
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
@@ -46,7 +47,7 @@ func TestAStepDownEndsInTime(t *testing.T) {
 // A stepdown succeeds only if the agent says that all programs have released their locks, and drains only an agent that it was asked
 // to drain. Everything else fails with what the agent, or the operator, has to know.
 func TestAStepDownSaysWhatTheAgentAnswers(t *testing.T) {
-	said := captured(t)
+	said := commandtest.Captured(t)
 	socket := filepath.Join(t.TempDir(), "s")
 	on, err := net.Listen("unix", socket)
 	require.NoError(t, err)

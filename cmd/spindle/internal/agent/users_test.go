@@ -226,7 +226,7 @@ func (l late) Describe() { l.happens() }
 func TestARequestThatBeginsDuringADrainGetsNoLock(t *testing.T) {
 	a := newBed(t).agent
 	_, bad := a.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute},
-		late{newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}), func() { a.Drain(t.Context(), "agent-stops") }})
+		late{somebody(), func() { a.Drain(t.Context(), "agent-stops") }})
 	require.NotNil(t, bad)
 	assert.Equal(t, "stopping", bad.Code)
 	assert.Empty(t, a.all())

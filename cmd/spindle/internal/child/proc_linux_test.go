@@ -2,7 +2,6 @@ package child
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
@@ -115,17 +115,7 @@ func TestNothingIsKnownFromTheProcOfAnotherNamespace(t *testing.T) {
 // inNamespaces runs this binary in a role, in namespaces of its own, and returns what it prints.
 func inNamespaces(t *testing.T, as string, kinds uintptr, env ...string) string {
 	t.Helper()
-	c := inRole(t, as, env...)
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: kinds}
-	if os.Getuid() != 0 {
-		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-	}
-	out, err := c.Output()
-	if errors.Is(err, syscall.EPERM) {
-		t.Skip("no namespaces for this user")
-	}
-	require.NoError(t, err, "%s", out)
-	return string(out)
+	return subprocess.InNamespaces(t, inRole(t, as, env...), kinds)
 }
 
 // A guard asks for its lock file ten times a second until it gets it, and keeps no file of an attempt that failed.

@@ -3,6 +3,7 @@ package commandtest
 
 import (
 	"strings"
+	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -43,6 +44,14 @@ func PartitionWith(m operator.Listing, partition string, token time.Time) operat
 // FreeSince returns a lock that was released.
 func FreeSince(name string, released time.Time) operator.Listing {
 	return operator.Listing{Observation: table.Observation{Name: name, At: released, Exists: true, Token: table.TokenAt(released)}}
+}
+
+// Captured returns what this process writes to standard error until the test ends.
+func Captured(t *testing.T) *fleet.Log {
+	said, before := &fleet.Log{}, terminal.Stderr
+	terminal.Stderr = terminal.NewJournal(said)
+	t.Cleanup(func() { terminal.Stderr = before })
+	return said
 }
 
 // Complaints returns the lines that f writes to standard error.

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 )
 
 // asked is a probe, and the report that it gets.
@@ -210,18 +212,6 @@ func TestARequestThatIsNotSentIsGivenUp(t *testing.T) {
 	}
 }
 
-// pipes is a net.Listener without a network, for virtual time. What is not read from a pipe is not written.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	if c, ok := <-p; ok {
-		return c, nil
-	}
-	return nil, net.ErrClosed
-}
-func (p pipes) Close() error   { return nil }
-func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
 // A client that stops is given up, wherever it stops. Its connection would otherwise be kept for as long as the process runs.
 func TestAClientThatStopsIsGivenUp(t *testing.T) {
 	const request = "GET /metrics HTTP/1.1\r\nHost: x\r\n"
@@ -231,11 +221,9 @@ func TestAClientThatStopsIsGivenUp(t *testing.T) {
 		after time.Duration
 	}{{"", false, 5 * time.Second}, {request, false, 5 * time.Second}, {request + "\r\n", false, 10 * time.Second}, {request + "\r\n", true, time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
-			on := make(pipes, 1)
+			on := commandtest.NewPipes()
 			defer Serve(on, newAsked("nightly").Handler())()
-			defer close(on)
-			client, server := net.Pipe()
-			on <- server
+			client := on.Dial()
 			go func() { _, _ = io.WriteString(client, c.says) }()
 			if began := time.Now(); c.reads {
 				_, _ = io.Copy(io.Discard, client)

@@ -27,6 +27,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 )
 
 // The tests of this file run whole commands up to the moment at which they would compete.
@@ -36,9 +37,7 @@ func beginning(t *testing.T, answer error, command func(*database.Database) *cob
 	databaseAnswers(t, answer)
 	unit = commandtest.NewSystemd(t, 30*time.Second)
 	t.Setenv("NOTIFY_SOCKET", unit.Socket)
-	said = &fleet.Log{}
-	before := terminal.Stderr
-	terminal.Stderr = terminal.NewJournal(said)
+	said = commandtest.Captured(t)
 	c := command(&database.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: time.Second / 20})
 	c.SilenceUsage, c.SilenceErrors = true, true
 	c.SetArgs(strings.Fields(line))
@@ -49,7 +48,6 @@ func beginning(t *testing.T, answer error, command func(*database.Database) *cob
 		cancel()
 		err := <-ended
 		signal.Reset(passedOn...)
-		terminal.Stderr = before
 		return err
 	}
 }
@@ -96,15 +94,8 @@ func TestExecReapsOrphansOfAContainerWhileItWaits(t *testing.T) {
 	const role = "SPINDLE_TEST_INIT"
 	if os.Getenv(role) == "" {
 		c := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
-		c.Env, c.SysProcAttr = append(os.Environ(), role+"=1"), &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
-		if os.Getuid() != 0 {
-			c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		}
-		out, err := c.CombinedOutput()
-		if errors.Is(err, syscall.EPERM) {
-			t.Skip("no namespaces for this user")
-		}
-		require.NoError(t, err, "%s", out)
+		c.Env = append(os.Environ(), role+"=1")
+		subprocess.InNamespaces(t, c, syscall.CLONE_NEWPID|syscall.CLONE_NEWNS)
 		return
 	}
 	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))

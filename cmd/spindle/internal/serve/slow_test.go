@@ -15,25 +15,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/internal/table"
 )
-
-// pipes is a net.Listener without a network, for virtual time. A pipe has no buffer: what is not read is not written.
-type pipes struct {
-	conns  chan net.Conn
-	closed context.Context
-}
-
-func (p pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed.Done():
-		return nil, net.ErrClosed
-	}
-}
-func (p pipes) Close() error   { return nil }
-func (p pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
 // inVirtualTime serves a table of a thousand locks, and lets a client talk to it.
 func inVirtualTime(t *testing.T, talk func(t *testing.T, dial func(says string) net.Conn)) {
@@ -45,12 +29,11 @@ func inVirtualTime(t *testing.T, talk func(t *testing.T, dial func(says string) 
 		s := serverOn(&rows{rows: all}, Config{}, time.Second)
 		require.NoError(t, s.Look(t.Context()))
 		ctx, stop := context.WithCancel(t.Context())
-		on := pipes{make(chan net.Conn), ctx}
+		on := commandtest.NewPipes()
 		ended := make(chan error, 1)
 		go func() { ended <- serve(ctx, on, s.Handler()) }()
 		talk(t, func(says string) net.Conn {
-			client, server := net.Pipe()
-			on.conns <- server
+			client := on.Dial()
 			t.Cleanup(func() { _ = client.Close() })
 			go func() { _, _ = io.WriteString(client, says) }()
 			return client

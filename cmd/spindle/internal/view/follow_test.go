@@ -15,10 +15,8 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
-	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
 // A look is one read of a table: how long it takes, and whether it fails then.
@@ -194,9 +192,7 @@ func TestAFollowerEndsAtOnce(t *testing.T) {
 // Watch and ls --watch run for days: each of their messages says when it was.
 func TestAFollowerSaysWhenItsMessagesWere(t *testing.T) {
 	t.Setenv("SPANNER_EMULATOR_HOST", "127.0.0.1:1") // nothing is asked there
-	said, before := &fleet.Log{}, terminal.Stderr
-	terminal.Stderr = terminal.NewJournal(said)
-	t.Cleanup(func() { terminal.Stderr = before })
+	said := commandtest.Captured(t)
 	ctx, stop := context.WithCancel(t.Context())
 	f := &follower{Database: &database.Database{}, read: func(ctx context.Context, _ table.Table) ([]operator.Listing, time.Time, error) {
 		assert.Eventually(t, func() bool { return said.String() != "" }, time.Minute, time.Millisecond)
