@@ -287,8 +287,8 @@ func TestTheLogSaysHowLongTheWorkHasBeenWaitedFor(t *testing.T) {
 	}
 }
 
-// The end of a term is told before the release is sent: by HasLock, by Seen, to the observer, in the log and in the metrics. A release can
-// take long, and another leader may be elected before it is answered.
+// HasLock, Seen, the observer, the log and the metrics show the end of a term before the leader sends the release. A release can take long,
+// and another leader may be elected before the release is answered.
 func TestTheEndOfATermIsToldBeforeItsLockIsReleased(t *testing.T) {
 	released := 0
 	for _, ending := range endings[1:] {

@@ -90,8 +90,8 @@ func TestEachEventSaysWhenItHappenedAndWhenTheTermWillEnd(t *testing.T) {
 	}
 }
 
-// The reply that says that a lock was taken away may be late. The term ended at the latest when the request was sent: if the event said a
-// later time, whoever compares the events of two processes would see two leaders.
+// The reply that says that a lock was taken away may be late, but the term ended before the request was sent. If the event said a later
+// time, a person who compares the events of two processes would see two leaders.
 func TestALossThatIsKnownLateIsNotReportedAsLate(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a")

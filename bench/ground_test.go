@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Servers end before what they need, and the directory with their data goes last. Many measurements would otherwise fill the disk.
+// A measurement ends its processes in reverse order, and then removes the directory with their data. Otherwise, many measurements would
+// fill the disk.
 func TestNothingIsLeftOfAMeasurement(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	g, err := newGround("", io.Discard)

@@ -58,7 +58,7 @@ var toyGroup = system{name: "toy group", parts: crewSize, compete: func(ctx cont
 	return errors.New("there is no part for this process")
 }}
 
-// fileLock is a lock that is slow at first. Whoever acquires it sends one request.
+// fileLock is a lock that is slow at first. A process that acquires it sends one request.
 type fileLock struct {
 	*os.File
 	server string
@@ -237,7 +237,7 @@ func TestAtRestOnlyTheRequestsOfThatTimeCount(t *testing.T) {
 	assert.Nil(t, mean(nil))
 }
 
-// Each process has an address of its own, so that its requests are counted apart from those of the others.
+// Each process has an address of its own, so the measurement counts the requests of each process separately.
 func TestEachProcessHasAPlaceOfItsOwn(t *testing.T) {
 	g, s := on(t, toy, 1)
 	g.via = func(n int, addr string) (string, error) {

@@ -190,8 +190,8 @@ func TestTheFirstCheckThatCouldNotBeMadeIsNamed(t *testing.T) {
 	assert.NotContains(t, e.gap.Error(), "second")
 }
 
-// A finding's own consequence and advice replace those of its check. Otherwise, a user would be told to repair a table that
-// is correct, instead of to grant a role.
+// A finding can have its own consequence and advice, which then replace the consequence and the advice of its check.
+// Otherwise, doctor would tell a user to repair a correct table when the user should grant a role.
 func TestAFindingSaysWhatToDoAboutItself(t *testing.T) {
 	e := &exam{recorder: &recorder{}, made: map[string]Check{}}
 	for _, v := range []Verdict{Note, Warning, Failed, NotChecked} {

@@ -44,7 +44,7 @@ func TestTheCauseSaysWhatTheProgramAskedFor(t *testing.T) {
 	})
 }
 
-// A metric may be read at any instant. It counts all paused partitions even while the program or the loop changes them.
+// The metric counts all paused partitions even if it is read while the program or the loop changes them.
 func TestThePausedPartitionsAreCountedWhileTheyChange(t *testing.T) {
 	var r requested
 	r.paused = map[string]bool{"a": true, "b": true}

@@ -49,8 +49,8 @@ func TestAMutexAndASemaphoreOfOneNameShareNoQueue(t *testing.T) {
 	})
 }
 
-// Names may contain anything. Locks whose names look alike once they are written in a row are different locks, and none of them waits for
-// another.
+// Names may contain spaces, commas and quotes. Locks whose names differ only in where such a character stands are different locks, and
+// none of them waits for another.
 func TestLocksOfOtherNamesShareNoQueue(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -193,8 +193,8 @@ func TestWhoStopsWaitingLeavesTheQueueOfItsProcess(t *testing.T) {
 	}
 }
 
-// The error of a goroutine that waits behind others of its process says that, and only that: it has not looked who holds the lock. The error of
-// the goroutine at the front names the holder.
+// If a goroutine waits behind others of its process, its error says only that, because the goroutine has not read who holds the lock. The
+// error of the goroutine at the front names the holder.
 func TestTheErrorOfAWaitSaysWhetherItsProcessIsAhead(t *testing.T) {
 	for name, lock := range map[string]func(*process) locking{
 		"a mutex":     func(p *process) locking { return p.mutex("l") },

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A test that asks for a fault runs with the fault, or not at all: without its flags, the emulator would pass what it should fail.
+// A private emulator gets the flags of its test. Without them, a test that asks for faults would pass because there are none.
 func TestThePrivateEmulatorGetsItsFlags(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an emulator")

@@ -345,8 +345,8 @@ func TestAHandoverWaitsForClientGo(t *testing.T) {
 	})
 }
 
-// An elector that leads is renewed until spindle is about to give up the lock. A handover that has only been announced ends no
-// work, because nobody else can lead yet. But nobody begins to lead under such a term.
+// An elector that leads is renewed until spindle is about to give up the lock. An announced handover does not end its work yet, because
+// no other process can lead before the release. An elector that does not lead yet does not begin to lead under such a term.
 func TestATermIsRenewedWhileItsHandoverIsOnlyAnnounced(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		inVirtualTime(t, func(w *world) {
@@ -557,7 +557,7 @@ func TestALostTermIsNotRenewedUnderTheNext(t *testing.T) {
 }
 
 // An elector that has stopped and acquires again does not wait for what its last Update promised, and gets a new token. The
-// record counts its terms, as it counts those of others.
+// record counts each of its terms as a transition.
 func TestAnElectorThatAcquiresAgainDoesNotWaitForItself(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a := w.machine("a")
@@ -686,7 +686,7 @@ func TestFollowersAreToldWhoLeads(t *testing.T) {
 	})
 }
 
-// A follower is told of each leader, even if it has not led in between, and its record counts them.
+// A follower is told of each leader, even if the follower has not led in between. The follower's record counts the leaders.
 func TestAFollowerIsToldOfEachLeader(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		leads, next := w.machine("a").run(), w.machine("b")

@@ -210,7 +210,7 @@ func (*instances) CreateInstance(context.Context, *instancepb.CreateInstanceRequ
 
 // Init creates the database only if that is wanted, and in the dialect that is wanted. A schema change may take minutes: --timeout is only for
 // the answer of the database. If init is not permitted to look, or learns nothing, it changes nothing, and its user learns why. Each request
-// names the program, so that the logs of a database tell its requests from those of others.
+// names the program, so that a database's logs show which requests the program has sent.
 func TestInitAsksForWhatIsWantedAndWaitsForIt(t *testing.T) {
 	for args, want := range map[string]databasepb.DatabaseDialect{
 		"":                              databasepb.DatabaseDialect_DATABASE_DIALECT_UNSPECIFIED,

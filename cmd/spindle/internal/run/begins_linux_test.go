@@ -66,8 +66,8 @@ func TestACommandIsNotReadyBeforeItKnowsThatItCanCompete(t *testing.T) {
 	}
 }
 
-// A guard that waits behind another one is alive, whoever asks, and says what it waits for: an orchestrator that took it for dead would
-// restart it again and again.
+// A guard that waits for another guard to end answers probes that it is alive, and says what it waits for. Otherwise, an orchestrator would
+// restart the guard again and again.
 func TestAGuardThatWaitsBehindAnotherIsAlive(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 	first := guardWith(func(g *guarding) { g.name, g.deactivate = "job", "true" })
@@ -88,8 +88,8 @@ func TestAGuardThatWaitsBehindAnotherIsAlive(t *testing.T) {
 	assert.NotContains(t, unit.Until("STOPPING=1"), "READY=1")
 }
 
-// As the first process of a container, exec reaps orphans while it waits for its lock, too: nobody else does, and a container that is full
-// of zombies can start no process.
+// As the first process of a container, exec reaps orphans even while it waits for its lock. No other process reaps them, and a container
+// that is full of zombies can start no process.
 func TestExecReapsOrphansOfAContainerWhileItWaits(t *testing.T) {
 	const role = "SPINDLE_TEST_INIT"
 	if os.Getenv(role) == "" {

@@ -102,8 +102,8 @@ func TestADeactivationHasNineTenthsOfTheConfirmation(t *testing.T) {
 	}
 }
 
-// A watchdog that can't release the lock gives up after a lease, when the lock has expired anyway. Otherwise it would stay for as long as
-// the database is away, after each exec that was killed.
+// A watchdog that can't release the lock gives up after a lease, because the lock has expired by then. Otherwise, a watchdog would remain
+// after each exec that was killed, for as long as the database is away.
 func TestAWatchdogThatCanNotReleaseTheLockEnds(t *testing.T) {
 	x := &execution{reports: reports{lockCommand: answering(t, status.Error(codes.Unavailable, "away")).lockCommand}, lease: time.Second / 10}
 	said := commandtest.Complaints(func() {
@@ -154,8 +154,8 @@ func TestAWatchdogActsWhoeverReadsItsMessages(t *testing.T) {
 	assert.Eventually(t, func() bool { text, _ := os.ReadFile(file.Name()); return said.Match(text) }, 10*time.Second, time.Millisecond)
 }
 
-// The commands of a guard print where guard would print itself, whichever process runs them, and read nothing: what is typed is not for
-// them.
+// The commands of a guard print to guard's own output, whether guard or a watchdog runs them. They read nothing, because what a user types
+// is not for them.
 func TestTheCommandsOfAGuardPrintLikeGuard(t *testing.T) {
 	const command = "cat; echo said; echo wrong >&2"
 	files := [...]**os.File{&os.Stdin, &os.Stdout, &os.Stderr}

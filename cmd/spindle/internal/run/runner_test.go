@@ -412,8 +412,8 @@ func TestExecSaysTheSameWhetherItTriesOrWaits(t *testing.T) {
 	}
 }
 
-// Nobody holds the lock, but a step on the way to it fails: exec says what failed, and not that another process holds the lock, which its
-// caller would take for the usual case.
+// If no process holds the lock, but a step of acquiring it fails, exec says which error it got. It does not say that another process holds
+// the lock, because its caller would take that for the usual case.
 func TestAnExecThatCanNotAcquireAFreeLockSaysWhy(t *testing.T) {
 	for _, step := range []string{"observe", "claim", "confirm", "done"} {
 		for kind, change := range map[string]func(*site){"a lock": func(*site) {}, "once": doingOnce, "slots": func(s *site) { s.exec.slots = 1 }} {

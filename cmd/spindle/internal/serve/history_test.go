@@ -265,8 +265,8 @@ func TestALockThatIsTakenHoursAfterItExpiredIsShown(t *testing.T) {
 	}
 }
 
-// If nobody takes a lock that has expired, the lock keeps its last term, however long ago the term ended. The term is neither forgotten nor
-// counted again at each read, which would look like a lock that changes hands all the time.
+// The history keeps the last term of an expired lock until another process takes the lock, however long ago the term ended. If the history
+// counted the term again at each read, the lock would seem to change hands all the time.
 func TestALockThatNobodyTakesKeepsItsLastTerm(t *testing.T) {
 	var s scene
 	s.holds("a", 0)
