@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
@@ -115,7 +115,7 @@ func TestNothingIsKnownFromTheProcOfAnotherNamespace(t *testing.T) {
 // inNamespaces runs this binary in a role, in namespaces of its own, and returns what it prints.
 func inNamespaces(t *testing.T, as string, kinds uintptr, env ...string) string {
 	t.Helper()
-	return subprocess.InNamespaces(t, inRole(t, as, env...), kinds)
+	return commandtest.InNamespaces(t, inRole(t, as, env...), kinds)
 }
 
 // A guard asks for its lock file ten times a second until it gets it, and keeps no file of an attempt that failed.

@@ -27,7 +27,6 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
-	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 )
 
 // The tests of this file run whole commands up to the moment at which they would compete.
@@ -95,7 +94,7 @@ func TestExecReapsOrphansOfAContainerWhileItWaits(t *testing.T) {
 	if os.Getenv(role) == "" {
 		c := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
 		c.Env = append(os.Environ(), role+"=1")
-		subprocess.InNamespaces(t, c, syscall.CLONE_NEWPID|syscall.CLONE_NEWNS)
+		commandtest.InNamespaces(t, c, syscall.CLONE_NEWPID|syscall.CLONE_NEWNS)
 		return
 	}
 	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
