@@ -28,6 +28,9 @@ import (
 
 var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
+// patient is for locks on the emulator, where other tests can delay heartbeats for longer than the default lease.
+var patient = spindle.Options(quiet, spindle.WithLease(time.Minute))
+
 func inBothDialects(t *testing.T, f func(t *testing.T, db *spindletest.Database), opts ...spindletest.Option) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
@@ -70,10 +73,10 @@ func lose(t testing.TB, db *spindletest.Database, name string, token spindle.Tok
 func TestLockAndUnlockTakeThreeRPCsAndNoSleep(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		client, rpcs := counted(t, db)
-		warm := lock.New(client, db.Table, "warm", quiet)
+		warm := lock.New(client, db.Table, "warm", patient)
 		require.NoError(t, warm.Lock(t.Context()))
 		require.NoError(t, warm.Unlock(t.Context()))
-		m := lock.New(client, db.Table, "m", quiet)
+		m := lock.New(client, db.Table, "m", patient)
 		fastest := time.Hour // a sleep would be in each of them
 		for i := range 4 {
 			before, start := rpcs.Load(), time.Now()
@@ -93,13 +96,13 @@ func TestLockAndUnlockTakeThreeRPCsAndNoSleep(t *testing.T) {
 func TestAMutexExcludesOthersAndAnElector(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		ctx := t.Context()
-		a, b := lock.New(db.Client, db.Table, "m", quiet), lock.New(db.Client, db.Table, "m", quiet, spindle.WithID("b"))
+		a, b := lock.New(db.Client, db.Table, "m", patient), lock.New(db.Client, db.Table, "m", patient, spindle.WithID("b"))
 		require.NoError(t, a.Lock(ctx))
 		require.NotZero(t, a.Token())
 		ok, err := b.TryLock(ctx)
 		require.NoError(t, err)
 		require.False(t, ok)
-		elector := spindle.New(db.Client, db.Table, "m", quiet)
+		elector := spindle.New(db.Client, db.Table, "m", patient)
 		leader, err := elector.Leader(ctx)
 		require.NoError(t, err)
 		require.Equal(t, a.Token(), leader.Token)
@@ -118,8 +121,8 @@ func TestAMutexExcludesOthersAndAnElector(t *testing.T) {
 // A write under a mutex, a set or a permit fails with ErrFenced exactly if it is no longer held.
 func TestAFencedWriteSaysWhetherItWasFenced(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		m, s := lock.New(db.Client, db.Table, "m", quiet), lock.All(db.Client, db.Table, []string{"a", "b"}, quiet)
-		sem := lock.NewSemaphore(db.Client, db.Table, "s", 1, quiet)
+		m, s := lock.New(db.Client, db.Table, "m", patient), lock.All(db.Client, db.Table, []string{"a", "b"}, patient)
+		sem := lock.NewSemaphore(db.Client, db.Table, "s", 1, patient)
 		type fenced interface {
 			Token() spindle.Token
 			Apply(context.Context, []*spanner.Mutation, ...spanner.ApplyOption) (time.Time, error)
@@ -300,9 +303,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Run("run", func(t *testing.T) {
 		db := spindletest.New(t)
-		m := lock.New(db.Client, db.Table, "m", quiet)
+		m := lock.New(db.Client, db.Table, "m", patient)
 		require.NoError(t, m.Lock(t.Context()))
-		other := lock.New(db.Client, db.Table, "m", quiet, spindle.WithValue("x"))
+		other := lock.New(db.Client, db.Table, "m", patient, spindle.WithValue("x"))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		require.Error(t, other.Lock(ctx), "a waiter that gives up")

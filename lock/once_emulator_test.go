@@ -42,7 +42,7 @@ func TestWhatIsCommittedWithDoneTakesEffectExactlyOnce(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Insert("counter", []string{"id", "n"}, []any{1, 0})})
 		require.NoError(t, err)
-		once := lock.NewOnce(db.Client, db.Table, "nightly", quiet, spindle.WithLease(3*time.Second))
+		once := lock.NewOnce(db.Client, db.Table, "nightly", quiet, spindle.WithLease(10*time.Second))
 		work := func(lost bool) func(context.Context, lock.Run) error {
 			return func(ctx context.Context, r lock.Run) error {
 				if lost {
@@ -69,7 +69,7 @@ func TestWhatIsCommittedWithDoneTakesEffectExactlyOnce(t *testing.T) {
 
 func TestDoneSaysThePeriodOfATick(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		_, err := lock.NewOnce(db.Client, db.Table, "nightly", quiet).Do(t.Context(), lock.Tick(time.Hour), func(ctx context.Context, r lock.Run) error {
+		_, err := lock.NewOnce(db.Client, db.Table, "nightly", patient).Do(t.Context(), lock.Tick(time.Hour), func(ctx context.Context, r lock.Run) error {
 			if _, err := db.Client.Apply(ctx, r.Done()); err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func TestDoneSaysThePeriodOfATick(t *testing.T) {
 
 func TestWhatWasDoneIsNeverPruned(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		once := lock.NewOnce(db.Client, db.Table, "nightly", quiet)
+		once := lock.NewOnce(db.Client, db.Table, "nightly", patient)
 		tick := lock.Tick(24 * time.Hour)
 		ran, err := once.Do(t.Context(), tick, func(context.Context, lock.Run) error { return nil })
 		require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestWhatWasDoneIsNeverPruned(t *testing.T) {
 func TestAKeyThatIsDoneCostsOneRPCAndARunFive(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		client, rpcs := counted(t, db)
-		warm := lock.New(client, db.Table, "warm", quiet)
+		warm := lock.New(client, db.Table, "warm", patient)
 		require.NoError(t, warm.Lock(t.Context()))
 		require.NoError(t, warm.Unlock(t.Context()))
 		once := lock.NewOnce(client, db.Table, strings.Repeat("n", table.MaxName), quiet, spindle.WithLease(time.Minute))
