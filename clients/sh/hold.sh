@@ -53,6 +53,11 @@ while :; do
 done
 rm -r "$dir"
 
+# From now on, a signal is for the command, and the lock is released when the command has ended. The signal may come before $! is
+# known.
+command='' asked=''
+trap 'asked=yes; kill -TERM "$command" 2>/dev/null' HUP INT TERM
+
 # The command inherits descriptor 3. Even if this script is killed, curl can therefore write its lines, and keeps the lock, until
 # the command has ended.
 "$@" <&4 4<&- &
@@ -72,7 +77,7 @@ command=$!
   kill -KILL "$command"
 } <&4 4<&- >/dev/null 2>&1 &
 watcher=$!
-trap 'kill -TERM "$command"' HUP INT TERM # and release the lock when it has ended
+[ -z "$asked" ] || kill -TERM "$command"
 
 while
   wait "$command"

@@ -78,6 +78,7 @@ func TestTheRecipesForClientsHoldLocks(t *testing.T) {
 		"each excludes the other":         (*recipes).exclude,
 		"hold.sh says how it went":        (*recipes).codes,
 		"hold.sh passes on a stop":        (*recipes).stop,
+		"hold.sh is ended as it starts":   (*recipes).endStarting,
 		"a process of Java is killed":     (*recipes).killJava,
 		"hold.sh is killed":               (*recipes).killShell,
 		"both of its shells are killed":   (*recipes).killShells,
@@ -205,6 +206,15 @@ func (r *recipes) stop() {
 	require.NoError(r, p.Process.Signal(syscall.SIGTERM))
 	p.ends(4)
 	assert.Empty(r, r.holds("stop"))
+}
+
+// A signal that comes as soon as the command runs is for the command, too, which would otherwise work on without the lock.
+func (r *recipes) endStarting() {
+	for range 5 {
+		// A builtin runs without exec, so that it is ahead of hold.sh. In it, $$ is hold.sh itself.
+		r.hold("locks?name=start&wait=0", "eval", "trap 'exit 4' TERM; kill -TERM $$; while :; do sleep 0.05; done").ends(4)
+		assert.Empty(r, r.holds("start"))
+	}
 }
 
 func (r *recipes) killJava() {
