@@ -301,13 +301,15 @@ func (e elected) ReadWriteTransaction(ctx context.Context, fn func(context.Conte
 
 // supersedePartition is what holds on the fake and on Spanner.
 func supersedePartition(t *testing.T, p *spindletest.Process, supersede func(group, partition string) func(), lease time.Duration) {
-	begun, ended := make(chan group.Partition, 10), make(chan error, 10)
+	begun, ended, other := make(chan group.Partition, 10), make(chan error, 10), make(chan struct{}, 10)
 	g := group.New(p.Client, p.Table, "orders", group.Named("a/b", "c"), p.Option(), spindle.WithLease(lease), group.WithWork(func(ctx context.Context, p group.Partition) error {
 		if p.Name() == "a/b" {
 			begun <- p
 			<-ctx.Done()
 			ended <- context.Cause(ctx)
+			return nil
 		}
+		other <- struct{}{}
 		<-ctx.Done()
 		return nil
 	}))
@@ -316,6 +318,7 @@ func supersedePartition(t *testing.T, p *spindletest.Process, supersede func(gro
 	require.NoError(t, g.Run(ctx, done))
 	t.Cleanup(func() { leave(); <-done })
 	first := <-begun
+	<-other
 	release := supersede("orders", "a/b")
 	start := time.Now()
 	_, err := first.Apply(t.Context(), nil)
