@@ -25,7 +25,7 @@ import (
 const hostVariable = "SPANNER_EMULATOR_HOST"
 
 // reachTimeout is how long an emulator that should be running may take to accept a connection.
-const reachTimeout = 5 * time.Second
+const reachTimeout = 30 * time.Second
 
 // An Emulator is a running Cloud Spanner emulator. Its methods are safe for concurrent use.
 type Emulator struct {
