@@ -48,6 +48,7 @@ func TestTheFenceOfATermIsTheOneOfItsTokenEvenAfterItsEnd(t *testing.T) {
 			assert.Equal(t, token, term.Token(), when)
 			assert.Equal(t, a.Lock.Fence(token), term.Fence(), when)
 			assert.Equal(t, a.FenceStatement(1, token), term.FenceStatement(1), when)
+			assert.Equal(t, a.FenceStatement(1, token), term.FenceStatement(0), "Spanner reports some GoogleSQL databases without a dialect")
 		}
 		stalls := <-terms
 		token := stalls.Token()

@@ -132,6 +132,10 @@ func TestErrHeldIsForWorkThatHoldsTheLock(t *testing.T) {
 						_, err := again.TryLock(ctx)
 						assert.ErrorIs(t, err, ErrHeld)
 					}
+					assert.NoError(t, Do(ctx, New(nil, "othertable", "z", p.options(nil)...), func(ctx context.Context) error {
+						assert.ErrorIs(t, a.Lock(ctx), ErrHeld, "around work in another table")
+						return nil
+					}))
 					own, _ := elsewhere.contender.ownIn(ctx, []string{"a"})
 					assert.Empty(t, own, "a name in another table is another lock")
 					for _, free := range []Locker{p.mutex("d"), p.set("d", "e")} {

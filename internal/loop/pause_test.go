@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -74,6 +75,23 @@ func TestNobodyPausesWithoutAFailure(t *testing.T) {
 		d := p.Choose(func() (table.Done, time.Time, error) { return table.Done{Token: 8}, time.Now(), nil }, allowed)(notReleased)
 		assert.Len(t, d.Claim, 1, "of a holder that was killed")
 		assert.Equal(t, time.Second/16, paused(p, 9, 8), "it had recorded its work, but the next holder has not")
+	})
+}
+
+// A look that fails, and one that shows work that forbids a claim, decide nothing: the failure counts at the next look.
+func TestALookThatFailsForgetsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Pause{Clock: atLeast{}, Longest: time.Second}
+		p.Asked(table.Done{Token: 1}, time.UnixMicro(1))
+		isHeld(p)
+		for token := range table.Token(3) {
+			released := []elect.LockView{{Observation: table.Observation{Exists: true, Token: 2 + token}}}
+			unreachable := func() (table.Done, time.Time, error) { return table.Done{}, time.Time{}, assert.AnError }
+			require.ErrorIs(t, p.Choose(unreachable, allowed)(released).Err, assert.AnError)
+			forbids := func(table.Done, time.Time) error { return assert.AnError }
+			require.ErrorIs(t, p.Choose(func() (table.Done, time.Time, error) { return table.Done{Token: 1}, time.Now(), nil }, forbids)(released).Err, assert.AnError)
+			assert.Equal(t, time.Second/16<<token, paused(p, 2+token, 1))
+		}
 	})
 }
 

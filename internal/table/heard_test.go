@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,6 +130,28 @@ func TestARequestThatTimesOutNamesTheLastAnswer(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Of several answers, the last one counts, because it says what is wrong now.
+func TestARequestThatTimesOutNamesNoEarlierAnswer(t *testing.T) {
+	var asked atomic.Int32
+	restarts := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if err != nil && asked.Add(1) == 1 {
+			return status.Error(codes.Unavailable, "a server restarts")
+		}
+		return err
+	}
+	tab := busy(t, exhausted(t, 20*time.Millisecond), append(table.DialOptions(), grpc.WithChainUnaryInterceptor(restarts))...)
+	var err error
+	for d := 200 * time.Millisecond; asked.Load() < 2; d *= 2 { // a busy machine may need longer
+		asked.Store(0)
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		err = tab.Heartbeat(ctx, 1, "lock")
+		cancel()
+	}
+	assert.Equal(t, codes.ResourceExhausted, spanner.ErrCode(err), "%v", err)
+	assert.NotContains(t, err.Error(), "a server restarts")
 }
 
 // A read whose answer breaks off fails, whatever rows have arrived. The rows that have not arrived would otherwise count as missing,
