@@ -250,12 +250,11 @@ func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 			"CREATE TABLE t (name STRING(4112), " + times + ", writer STRING(0x24)) PRIMARY KEY (name)", []string{
 				"column name is STRING(4112), but must be STRING(MAX) to hold up to 4113 characters",
 				"column writer is STRING(36), but must be STRING(MAX) to hold up to 2500000 characters"}},
-		{"a token that is NOT NULL is fine", googleSQL,
-			"CREATE TABLE t (name STRING(MAX), heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), token TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp=true), writer STRING(MAX)) PRIMARY KEY (name)", nil},
-		{"columns that a release could not make NULL", googleSQL,
-			"CREATE TABLE t (name STRING(MAX), heartbeat TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp=true), token TIMESTAMP OPTIONS (allow_commit_timestamp=true), writer STRING(MAX) NOT NULL) PRIMARY KEY (name)", []string{
-				"column heartbeat must be nullable, because a release writes NULL to it",
-				"column writer must be nullable, because a release writes NULL to it"}},
+		{"columns that locks could not make NULL", googleSQL,
+			"CREATE TABLE t (name STRING(MAX), heartbeat TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp=true), token TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp=true), writer STRING(MAX) NOT NULL) PRIMARY KEY (name)", []string{
+				"column heartbeat must be nullable, because locks write NULL to it",
+				"column token must be nullable, because locks write NULL to it",
+				"column writer must be nullable, because locks write NULL to it"}},
 		{"a generated column", googleSQL,
 			"CREATE TABLE t (name STRING(MAX), " + times + ", writer STRING(MAX) AS (name) STORED) PRIMARY KEY (name)",
 			[]string{"column writer must not be generated, because locks write to it"}},
@@ -310,12 +309,11 @@ func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 			"CREATE TABLE t (name varchar(4112) PRIMARY KEY, " + pgTimes + ", writer varchar(36))", []string{
 				"column name is character varying(4112), but must be varchar to hold up to 4113 characters",
 				"column writer is character varying(36), but must be varchar to hold up to 2500000 characters"}},
-		{"a token that is NOT NULL is fine", postgreSQL,
-			"CREATE TABLE t (name varchar PRIMARY KEY, heartbeat SPANNER.COMMIT_TIMESTAMP, token SPANNER.COMMIT_TIMESTAMP NOT NULL, writer varchar)", nil},
-		{"columns that a release could not make NULL", postgreSQL,
-			"CREATE TABLE t (name varchar PRIMARY KEY, heartbeat SPANNER.COMMIT_TIMESTAMP NOT NULL, token SPANNER.COMMIT_TIMESTAMP, writer varchar NOT NULL)", []string{
-				"column heartbeat must be nullable, because a release writes NULL to it",
-				"column writer must be nullable, because a release writes NULL to it"}},
+		{"columns that locks could not make NULL", postgreSQL,
+			"CREATE TABLE t (name varchar PRIMARY KEY, heartbeat SPANNER.COMMIT_TIMESTAMP NOT NULL, token SPANNER.COMMIT_TIMESTAMP NOT NULL, writer varchar NOT NULL)", []string{
+				"column heartbeat must be nullable, because locks write NULL to it",
+				"column token must be nullable, because locks write NULL to it",
+				"column writer must be nullable, because locks write NULL to it"}},
 		{"a generated column", postgreSQL,
 			"CREATE TABLE t (name varchar PRIMARY KEY, " + pgTimes + ", writer varchar GENERATED ALWAYS AS (name) STORED)",
 			[]string{"column writer must not be generated, because locks write to it"}},
@@ -346,7 +344,7 @@ func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 				"column writer is bytea, want varchar"}},
 		{"another primary key", postgreSQL,
 			"CREATE TABLE t (name varchar, " + pgRest + ", PRIMARY KEY (token, name))",
-			[]string{"the primary key must be (name), not (token, name)"}},
+			[]string{"column token must be nullable, because locks write NULL to it", "the primary key must be (name), not (token, name)"}},
 		{"a further column that inserts would have to give", postgreSQL,
 			"CREATE TABLE t (name varchar PRIMARY KEY, " + pgRest + ", a bigint NOT NULL)",
 			[]string{"inserts omit column a, so it must be nullable, have a default, or be dropped"}},

@@ -127,7 +127,7 @@ func needs(dialect databasepb.DatabaseDialect) []need {
 	return []need{
 		{name: "name", typ: f.text, hasType: column.isText, length: table.MaxKey},
 		{name: "heartbeat", typ: f.timestamp, hasType: column.isCommitTimestamp, null: true},
-		{name: "token", typ: f.timestamp, hasType: column.isCommitTimestamp},
+		{name: "token", typ: f.timestamp, hasType: column.isCommitTimestamp, null: true},
 		{name: "writer", typ: f.text, hasType: column.isText, length: table.MaxWriter, null: true},
 	}
 }
@@ -141,7 +141,7 @@ func (n need) problems(got column) []string {
 		problems = append(problems, fmt.Sprintf("column %[1]s is %[2]s, but must be %[4]s to hold up to %[3]d characters", n.name, got, n.length, n.typ))
 	}
 	if n.null && !got.Nullable {
-		problems = append(problems, fmt.Sprintf("column %s must be nullable, because a release writes NULL to it", n.name))
+		problems = append(problems, fmt.Sprintf("column %s must be nullable, because locks write NULL to it", n.name))
 	}
 	if got.Generated {
 		problems = append(problems, fmt.Sprintf("column %s must not be generated, because locks write to it", n.name))
