@@ -66,7 +66,7 @@ var probes = []probe{
 }
 
 func schema(e *exam) string {
-	ctx, cancel := context.WithTimeout(e.ctx, 2*attempt)
+	ctx, cancel := context.WithTimeout(e.ctx, 4*attempt) // several queries
 	defer cancel()
 	err := ddl.Verify(ctx, e.spanner.DB, e.spanner.Table)
 	if wrong := (*ddl.SchemaError)(nil); errors.As(err, &wrong) {

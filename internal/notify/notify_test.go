@@ -241,6 +241,21 @@ func TestAWaiterPollsOnceALeaseWhileItsHolderAnswers(t *testing.T) {
 	})
 }
 
+// Holder and waiter may be in one process, which talks to itself without the network.
+func TestAWaiterHearsAHolderOfItsOwnProcess(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.process()
+		book := p.holds(1)
+		seen := p.held(1)
+		waiter := p.waits(p.ticket(10), func() Seen { return seen })
+		time.Sleep(lease)
+		assert.LessOrEqual(t, waiter.during(10*lease), 11)
+		book.Free(false)
+		assert.Positive(t, waiter.during(5*time.Millisecond))
+		assert.Empty(t, w.sent(func(message) bool { return true }))
+	})
+}
+
 // The loss of a few messages does not make a waiter poll: it asks again.
 func TestALostQuestionIsAskedAgain(t *testing.T) {
 	inWorld(t, func(w *world) {

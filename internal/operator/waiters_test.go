@@ -40,53 +40,57 @@ func listed(t *testing.T, tab table.Table, prefix string, all bool) (lines []str
 // A ticket that has expired is no waiter, however it is listed: neither of a lock that is held, nor of one that would not
 // be listed without it. It is abandoned. A ticket of an older version does not expire.
 func TestExpiredTicketsAreNotListed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tab := table.Table{Store: &memstore.Store{}}
-		hold(t, tab, "held", time.Hour)
-		put := func(nonce string, lasts time.Duration, queues ...string) {
-			for _, queue := range queues {
-				ticket := table.Ticket{Queue: queue, Time: table.TokenAt(time.Now()), Nonce: nonce, ID: nonce, Lasts: lasts}
-				require.NoError(t, tab.Queue(t.Context(), ticket.Put()))
-			}
+	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} { // of Spanner's clock
+		synctest.Test(t, func(t *testing.T) { expiredTicketsAreNotListed(t, ahead) })
+	}
+}
+
+func expiredTicketsAreNotListed(t *testing.T, ahead time.Duration) {
+	tab := table.Table{Store: &memstore.Store{Ahead: func() time.Duration { return ahead }}}
+	hold(t, tab, "held", time.Hour)
+	put := func(nonce string, lasts time.Duration, queues ...string) {
+		for _, queue := range queues {
+			ticket := table.Ticket{Queue: queue, Time: table.TokenAt(time.Now().Add(ahead)), Nonce: nonce, ID: nonce, Lasts: lasts}
+			require.NoError(t, tab.Queue(t.Context(), ticket.Put()))
 		}
-		put("gone", 30*time.Second, "held", "free")
-		put("old", 0, "held")
-		check := func(waiters int, locks ...string) {
-			t.Helper()
-			assert.Equal(t, locks, listed(t, tab, "", true))
-			for name, want := range map[string]int{"held": waiters, "free": waiters - 1} {
-				one, err := operator.ListOne(t.Context(), tab, name)
-				require.NoError(t, err)
-				assert.Len(t, one.Waiters, want, name)
-				assert.Equal(t, want > 0, one.LongestWait() > 0, name)
-				more, _, err := operator.ListWith(t.Context(), tab, "h", false, name)
-				require.NoError(t, err)
-				assert.Len(t, more[len(more)-1].Waiters, map[string]int{"held": waiters, "free": 0}[more[len(more)-1].Name], name)
-			}
+	}
+	put("gone", 30*time.Second, "held", "free")
+	put("old", 0, "held")
+	check := func(waiters int, locks ...string) {
+		t.Helper()
+		assert.Equal(t, locks, listed(t, tab, "", true))
+		for name, want := range map[string]int{"held": waiters, "free": waiters - 1} {
+			one, err := operator.ListOne(t.Context(), tab, name)
+			require.NoError(t, err)
+			assert.Len(t, one.Waiters, want, name)
+			assert.Equal(t, want > 0, one.LongestWait() > 0, name)
+			more, _, err := operator.ListWith(t.Context(), tab, "h", false, name)
+			require.NoError(t, err)
+			assert.Len(t, more[len(more)-1].Waiters, map[string]int{"held": waiters, "free": 0}[more[len(more)-1].Name], name)
 		}
-		stale := func() (n int) {
-			for writes, err := range operator.StaleTickets(t.Context(), tab) {
-				require.NoError(t, err)
-				n += len(writes)
-			}
-			return n
+	}
+	stale := func() (n int) {
+		for writes, err := range operator.StaleTickets(t.Context(), tab) {
+			require.NoError(t, err)
+			n += len(writes)
 		}
-		time.Sleep(30 * time.Second)
-		check(2, "free free gone", "held held gone old")
-		assert.Zero(t, stale())
-		time.Sleep(time.Second)
-		check(1, "held held old")
-		assert.Equal(t, 2, stale())
-		var many []table.Write
-		for i := range table.MostTickets {
-			many = append(many, table.Ticket{Queue: "held", Time: table.Token(i), Nonce: "many", Lasts: time.Second}.Put())
-		}
-		require.NoError(t, tab.Queue(t.Context(), many...))
-		time.Sleep(2 * time.Second)
-		one, err := operator.ListOne(t.Context(), tab, "held")
-		require.NoError(t, err)
-		assert.True(t, one.Cut, "those behind were not read")
-	})
+		return n
+	}
+	time.Sleep(30 * time.Second)
+	check(2, "free free gone", "held held gone old")
+	assert.Zero(t, stale())
+	time.Sleep(time.Second)
+	check(1, "held held old")
+	assert.Equal(t, 2, stale())
+	var many []table.Write
+	for i := range table.MostTickets {
+		many = append(many, table.Ticket{Queue: "held", Time: table.Token(i), Nonce: "many", Lasts: time.Second}.Put())
+	}
+	require.NoError(t, tab.Queue(t.Context(), many...))
+	time.Sleep(2 * time.Second)
+	one, err := operator.ListOne(t.Context(), tab, "held")
+	require.NoError(t, err)
+	assert.True(t, one.Cut, "those behind were not read")
 }
 
 // Whatever names are listed, each waiter is listed with the lock that it waits for, and never as a lock of its own.
