@@ -28,6 +28,30 @@ func (c wakingClock) Now() Instant {
 	return now
 }
 
+// The deadline counts from the sending of the confirmation, however late it is answered. After a suspension, the timer has not seen
+// that the deadline has passed: a stop that comes first ends the work all the same, because another process may hold the lock.
+func TestTheWorkOfATermEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, late := range []time.Duration{0, lease / 2, lease * 9 / 10} {
+			var l life
+			sent, began := SystemClock{}.Now(), time.Now()
+			time.Sleep(late)
+			l.begin(t.Context(), SystemClock{}, lease, sent)
+			<-l.Context().Done()
+			assert.Equal(t, Limit(lease), time.Since(began), late)
+			assert.Error(t, l.Over().Err())
+		}
+		for _, slept := range []time.Duration{0, 2 * lease} {
+			var l life
+			l.begin(t.Context(), wakingClock{slept: &slept}, lease, SystemClock{}.Now())
+			assert.Equal(t, slept == 0, l.Held())
+			l.CancelWork(errStall)
+			assert.ErrorIs(t, context.Cause(l.Context()), errStall)
+			l.End(nil)
+		}
+	})
+}
+
 // Whatever happens to the requests of a release, it succeeds only if its commit has freed all the locks, and fails for a token that
 // is no longer valid only if it has not. It ends before the locks expire, and if some of the locks were taken away, it frees the
 // others. Otherwise work that succeeded would be reported as lost, or a program would wait for a lease for a lock that it had.
