@@ -109,7 +109,7 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 	defer full.Close()
 	defer func(out *os.File, journal *terminal.Journal) { os.Stdout, terminal.Stderr = out, journal }(os.Stdout, terminal.Stderr)
 	os.Stdout, terminal.Stderr = full, terminal.NewJournal(io.Discard)
-	for _, line := range []string{"version", "version -o json", "schema", "schema ls", "schema agent"} {
+	for _, line := range []string{"version", "version -o json", "schema", "schema ls", "schema agent", "man /dev/null/man1"} {
 		assert.Equal(t, terminal.Failed, Main(strings.Fields(line)), line)
 	}
 }

@@ -3,9 +3,12 @@ package run
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,5 +197,23 @@ func TestTheCommandsOfAGuardPrintLikeGuard(t *testing.T) {
 		if g.deactivate != command {
 			require.NoError(t, g.Deactivate(t.Context()))
 		}
+	}
+}
+
+// A process that waited behind a gate and never became the program has not run it. Its exit code says so: otherwise, work that was
+// never done would be recorded as done.
+func TestAProcessThatDoesNotBecomeTheProgramHasNotRunIt(t *testing.T) {
+	for _, line := range []string{"", fmt.Sprintln(time.Now().Add(-time.Nanosecond).UnixNano()), "opens\n"} {
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		_, err = io.WriteString(w, line)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		gate, err := syscall.Dup(int(r.Fd())) // the process behind the gate owns it
+		require.NoError(t, err)
+		code, is := Beside([]string{child.Behind, strconv.Itoa(gate), "-1", "false", "/bin/true", "true"})
+		assert.True(t, is)
+		assert.Equal(t, child.CannotRun, code, "%q", line)
+		require.NoError(t, r.Close())
 	}
 }
