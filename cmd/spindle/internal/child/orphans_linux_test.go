@@ -499,7 +499,8 @@ func asInit(dir string) error {
 		}
 		return os.Remove(dir + "/end")
 	}
-	elder := exec.Command("setsid", "sleep", "1000")
+	elder := exec.Command("sleep", "1000")
+	elder.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // before it runs: until then, it is no orphan
 	if err := errors.Join(elder.Start(), reaped()); err != nil {
 		return err
 	}
