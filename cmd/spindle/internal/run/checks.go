@@ -50,8 +50,8 @@ func (c *checks) before(r *runner, h *holding, check func(context.Context, role)
 		if as == "" || clock.Now().Since(last) < h.Interval/2 { // a retried heartbeat needs no new check
 			return
 		}
-		err := within(ctx, as, max(h.Left()/2, 0), check) // the other half is for the heartbeat
-		if last = clock.Now(); ctx.Err() != nil {
+		err := within(ctx, as, max(h.Left()/2, 0), check)                // the other half is for the heartbeat
+		if last = clock.Now(); ctx.Err() != nil || c.role.Load() != as { // a check may fail because of a stop
 			return
 		}
 		if err == nil || as != of {

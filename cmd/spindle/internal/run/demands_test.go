@@ -159,6 +159,36 @@ func TestAProgramThatShutsDownIsNotChecked(t *testing.T) {
 	}
 }
 
+// A check that is running when the program gets the signal to end may fail because of the signal, at once or later. The program still has
+// as long as it likes, and what it does is done.
+func TestACheckThatFailsBecauseOfASignalToEndDoesNotCount(t *testing.T) {
+	for _, later := range []time.Duration{0, lease / 10} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			shutsDown := make(chan struct{})
+			s := newSite(t, store, "a", doingOnce, func(s *site) {
+				s.ignores = true
+				s.check = func(context.Context, role) error {
+					<-shutsDown
+					time.Sleep(later)
+					return errors.New("connection refused")
+				}
+			}).start()
+			p := s.running()
+			p.hears = func() { close(shutsDown); synctest.Wait() }
+			time.Sleep(lease / 2) // the first check is running
+			s.signals <- syscall.SIGTERM
+			time.Sleep(lease)
+			synctest.Wait()
+			assert.Zero(t, p.ended, later)
+			assert.Len(t, p.got, 1, later)
+			p.exit(0)
+			assert.Zero(t, s.ends(), later)
+			assert.Equal(t, 77, newSite(t, store, "b", doingOnce).start().ends().Code, later)
+		})
+	}
+}
+
 // A heartbeat that is sent again needs no new check, however long the check before it took. Otherwise, a slow check would take the time
 // in which a heartbeat can still arrive.
 func TestAHeartbeatThatIsSentAgainNeedsNoNewCheck(t *testing.T) {

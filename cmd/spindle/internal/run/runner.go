@@ -27,7 +27,7 @@ type edge interface {
 	announces(s os.Signal)
 	// hears is called before the machine handles an event, and can replace the event.
 	hears(e event) event
-	handled() // called after the actions for an event
+	handled() // called after the actions for an event, and before stop
 }
 
 // runner is one run of exec or guard: the state machine, and everything that runs in parallel with it.
@@ -138,6 +138,7 @@ func (r *runner) do(a action) event {
 		r.term.book.Leaving()
 		r.term.Announce()
 	case pass, limit, kill:
+		r.edge.handled() // a health check that the stop makes fail must not count
 		r.edge.stop(a)
 	case release, releaseUndone, recordDone, abandon:
 		return r.end(a.do)

@@ -46,6 +46,7 @@ type program struct {
 
 	changed   chan struct{}
 	stopped   atomic.Pointer[os.Signal]
+	hears     func() // at Signal
 	goesOn    func() // at Continue
 	allows    func() // at Allow
 	unwatched chan struct{}
@@ -125,6 +126,9 @@ func (p *program) Continue() {
 func (p *program) Signal(s os.Signal) {
 	if p.got = append(p.got, s); len(p.got) == 1 {
 		p.told = time.Now()
+	}
+	if p.hears != nil {
+		p.hears()
 	}
 	if !p.ignores {
 		p.exit(signalCode(s))

@@ -458,6 +458,20 @@ lock: waiting 2s because the service may still be active on the last holder's ma
 lock: the service is active
 lock: the service is inactive
 lock: released the lock`},
+		"it is stopped while it checks the service, and the check fails": {change: func(a *guardSite) { a.turnOff = renew }, happens: func(w *guardWorld, a *guardSite) {
+			w.until("a")
+			a.set(func() { a.sick, a.checkTakes = true, renew/2 })
+			for _, before := a.seen(); ; time.Sleep(renew / 100) {
+				if _, now := a.seen(); len(now) > len(before) {
+					break
+				}
+			}
+		}, want: `
+lock: the service is inactive
+lock: holding the lock, token N
+lock: the service is active
+lock: the service is inactive
+lock: released the lock`},
 		"the service is sick on standby": {held: true, happens: func(w *guardWorld, a *guardSite) {
 			time.Sleep(2 * guardLease)
 			a.set(func() { a.sick = true })
