@@ -82,7 +82,8 @@ func within(ctx context.Context, r role, limit time.Duration, check func(context
 const demandsHelp = `
 Exec also ends CMD in the cases below. It sends SIGTERM and, after --grace,
 SIGKILL. Once CMD has exited, exec releases the lock, and exits with code 76 or,
-with --restart, competes again.
+with --restart, competes again. Once CMD has been signaled to exit,
+--healthcheck and --stall no longer apply.
   --run-timeout  CMD runs for longer than this.
   --healthcheck  The command fails --unhealthy times in a row. Exec runs it with
                  /bin/sh before each heartbeat. The command gets the variables

@@ -118,7 +118,7 @@ func TestAHealthCheckIsToldOfTheTermOfItsProgram(t *testing.T) {
 	})
 }
 
-// A program is checked until it gets the signal to end. While it shuts down, it need not be healthy: a check that fails then must
+// A program is checked until it gets the signal to end. While it shuts down, it need neither be healthy nor show progress: that must
 // cost it neither its time nor its exit code.
 func TestAProgramThatShutsDownIsNotChecked(t *testing.T) {
 	for name, change := range map[string]func(*site){"at once": func(*site) {}, "after an announcement": handingOver} {
@@ -128,6 +128,7 @@ func TestAProgramThatShutsDownIsNotChecked(t *testing.T) {
 				var shutsDown atomic.Bool
 				s := newSite(t, &memstore.Store{}, "a", change, func(s *site) {
 					s.ignores = true
+					s.exec.stall = 5 * lease // which ends while it shuts down
 					s.check = func(context.Context, role) error {
 						checks.Add(1)
 						if shutsDown.Load() {

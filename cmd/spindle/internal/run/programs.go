@@ -184,11 +184,13 @@ func (p *programs) announces(s os.Signal) {
 	p.say(what+" %s; %s will get the signal %q as soon as the other candidates have been told", p.lock, p.args[0], s)
 }
 
-// handled enables health checks while the program runs and has not been signaled to end.
+// handled lets only a program that has not been signaled to end be checked, and watched for progress.
 func (p *programs) handled() {
 	checked := role("")
 	if p.m.phase == running || p.m.phase == announcing {
 		checked = active
+	} else if p.m.phase == stopping {
+		p.program.spare()
 	}
 	p.role.Store(checked)
 }
