@@ -240,7 +240,7 @@ func (p *programs) exits() {
 		p.warn("%s left processes that can't be killed because they belong to another user; %d still running without the lock %s", p.args[0], spared, p.lock)
 	}
 	if key != nil { // the key's signal did not reach exec, but must end exec too, even with --restart
-		p.handle(got(key))
+		p.m.signal = key
 	}
 	p.program.spare()
 	p.program.tick.Stop()

@@ -84,6 +84,16 @@ func TestExecTellsEachTurnFromItsBeginningToItsEnd(t *testing.T) {
 *holding job, token N
 *about to give up job; work will get the signal "interrupt" as soon as the other candidates have been told
 *released job`},
+		"a key kills its program, so there is nothing to announce": {
+			change: func(s *site, _ *memstore.Store) { handingOver(s); on(&fakeTerminal{foreground: true})(s) },
+			happens: func(s *site, _ *memstore.Store) {
+				p := s.running()
+				p.stop(syscall.SIGTTIN)
+				synctest.Wait()
+				p.exit(byInt)
+			}, want: `
+*holding job, token N
+*released job`},
 		"it is asked for the lock": {
 			change: func(s *site, _ *memstore.Store) { handingOver(s) },
 			happens: func(s *site, store *memstore.Store) {
