@@ -115,7 +115,7 @@ func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
 // check could not be made because of a problem that may be temporary.
 func (e *exam) run() error {
 	if err := e.reach(); err != nil {
-		return err
+		return cmp.Or(context.Cause(e.ctx), err)
 	}
 	defer e.cleanUp()
 	for _, p := range probes {
@@ -392,8 +392,8 @@ func newRecorder(ctx context.Context, s table.Spanner) *recorder {
 }
 
 func (r *recorder) do(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
-	if r.ctx.Err() != nil {
-		return context.Cause(r.ctx)
+	if err := r.ctx.Err(); err != nil {
+		return err // rather than its cause, which passing may not recognize
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attempt)
 	defer cancel()

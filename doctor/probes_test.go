@@ -374,6 +374,37 @@ func TestAnOutageIsNotTakenForABrokenPromise(t *testing.T) {
 	}
 }
 
+// The end of a run says nothing about an assumption either, whatever its cause is, and during whichever request it comes: a run that took
+// too long has not shown that the database is unfit for locks. The run itself returns the cause.
+func TestTheEndOfARunIsNotTakenForABrokenPromise(t *testing.T) {
+	for _, cause := range []error{errors.New("the checks took longer than 3m0s"), answer(codes.FailedPrecondition, "the caller's own")} {
+		for n, over := 1, false; !over; n += 1 + n/8 {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				sent := 0
+				ends := func() {
+					if sent++; sent == n {
+						cancel(cause)
+					}
+				}
+				e, _ := examOf(ctx, lie{read: func(_ string, _ table.Keys, rows []table.Row, _ time.Time) ([]table.Row, error) {
+					ends()
+					return rows, nil
+				}, commit: func(_ string, writes []table.Write, do func(...table.Write) error) error {
+					ends()
+					return do(writes...)
+				}})
+				for _, name := range []string{checkPermissions, checkUpdate, checkRelease, "cycle", "free rows", "queue", "clock", "many keys", "group", "round trips"} {
+					found := e.check(probeOf(name))
+					assert.Contains(t, []Verdict{OK, NotChecked}, found.Verdict, "%s, the run ended at request %d: %s", name, n, found.Found)
+				}
+				over = sent < n
+			})
+		}
+	}
+}
+
 // Whatever is not allowed is named, each once, and nothing else is.
 func TestEachMissingPermissionIsNamed(t *testing.T) {
 	names := []string{"spanner.databases.read (SELECT, for a database role)", "spanner.databases.write (INSERT, for a database role)",
@@ -551,18 +582,17 @@ func TestOnlyAStepThatWasOvertakenIsTriedAgain(t *testing.T) {
 // After the end of the run, no further request begins.
 func TestARequestOutlivesItsRunButNotItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
 		r := newRecorder(ctx, table.Spanner{})
-		ended := errors.New("the run has ended")
 		start := time.Now()
 		err := r.do(ctx, "step", func(ctx context.Context, _ table.Store) error {
-			cancel(ended)
+			cancel()
 			<-ctx.Done()
 			return ctx.Err()
 		})
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, attempt, time.Since(start))
-		assert.ErrorIs(t, r.do(t.Context(), "step", func(context.Context, table.Store) error { panic("a request after the end") }), ended)
+		assert.ErrorIs(t, r.do(t.Context(), "step", func(context.Context, table.Store) error { panic("a request after the end") }), context.Canceled)
 	})
 	r := newRecorder(t.Context(), table.Spanner{})
 	for _, err := range []error{nil, table.ErrNoTimestamp, answer(codes.PermissionDenied, "no"), fmt.Errorf("wrapped: %w", table.ErrNoTimestamp), unavailable, errMissingRow} {
