@@ -111,17 +111,19 @@ func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
 	defer late.Stop()
 	report, err := doctor.Run(ctx, db.Client(), e.Table)
 	if err == nil && len(e.expected) > 0 {
-		check, failed := checkLed(ctx, db.Locks(), e.expected)
+		check, failed := e.checkLed(ctx, db.Locks())
 		report.Checks, err = append(report.Checks, check), failed
 	}
 	return report, err
 }
 
-// checkLed checks that each of the locks has a holder. It returns an error if it was interrupted, if a name is wrong, or
-// if the check could not be made because of a problem that may be temporary.
-func checkLed(ctx context.Context, t table.Table, names []string) (doctor.Check, error) {
-	c := doctor.Check{Name: "expected", Verdict: doctor.OK, Found: terminal.Count(len(names), "lock") + " with a holder"}
-	found, err := model.ExpectedLocks(ctx, t, names)
+// checkLed checks that each of the expected locks has a holder. It returns an error if it was interrupted or took longer
+// than the timeout, if a name is wrong, or if the check could not be made because of a problem that may be temporary.
+func (e *examination) checkLed(ctx context.Context, t table.Table) (doctor.Check, error) {
+	limited, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	c := doctor.Check{Name: "expected", Verdict: doctor.OK, Found: terminal.Count(len(e.expected), "lock") + " with a holder"}
+	found, err := model.ExpectedLocks(limited, t, e.expected)
 	if err != nil {
 		c.Verdict, c.Found = doctor.NotChecked, err.Error()
 		var wrong *terminal.Exit

@@ -9,17 +9,24 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/doctor"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
+
+// expecting is a doctor with --expect.
+func expecting(names ...string) *examination {
+	return &examination{Database: &database.Database{Timeout: time.Second}, expected: names}
+}
 
 // A lock that should have a holder and has none fails the check, with its name and the reason. Every lock that is named counts.
 func TestDoctorFailsIfAnExpectedLockHasNoHolder(t *testing.T) {
@@ -35,7 +42,7 @@ func TestDoctorFailsIfAnExpectedLockHasNoHolder(t *testing.T) {
 			"held,expired,leaving,released,unconfirmed": {doctor.Failed, "no process holds expired (expired 0.0s ago), released (released 0.0s ago), unconfirmed (claimed by unconfirmed's holder, which has not confirmed its claim yet)"},
 			"orphaned,held": {doctor.Failed, "no process holds orphaned (its lock row was deleted)"},
 		} {
-			c, err := checkLed(t.Context(), tab, strings.Split(names, ","))
+			c, err := expecting(strings.Split(names, ",")...).checkLed(t.Context(), tab)
 			assert.NoError(t, err)
 			assert.Equal(t, []any{"expected", want.verdict, want.found}, []any{c.Name, c.Verdict, c.Found}, names)
 			if want.verdict == doctor.OK {
@@ -45,14 +52,14 @@ func TestDoctorFailsIfAnExpectedLockHasNoHolder(t *testing.T) {
 			assert.Equal(t, "no process is doing the work that these locks protect", c.Means)
 			assert.Contains(t, c.Do, "make sure that the programs that use these locks are running")
 		}
-		c, err := checkLed(t.Context(), table.Table{Store: &memstore.Store{}}, []string{"held"})
+		c, err := expecting("held").checkLed(t.Context(), table.Table{Store: &memstore.Store{}})
 		assert.NoError(t, err)
 		assert.Equal(t, doctor.Failed, c.Verdict)
 	})
 }
 
 // A lock that can't be read fails nothing, but is not said to have a holder either: as for any other check, doctor itself fails if the reason
-// may pass, or if it is interrupted, so that nobody who relies on --expect goes without an alarm.
+// may pass, after --timeout, or if it is interrupted, so that nobody who relies on --expect goes without an alarm.
 func TestDoctorFailsIfAnExpectedLockCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab, _ := everyState(t)
@@ -60,22 +67,26 @@ func TestDoctorFailsIfAnExpectedLockCannotBeRead(t *testing.T) {
 		stopped := errors.New("interrupt signal received")
 		for what, c := range map[string]struct {
 			names []string
-			read  func(request int) error
+			read  func(ctx context.Context, request int) error
 			says  string // "": only the check says it
 		}{
-			"a group":   {[]string{"held", "orders"}, func(int) error { return nil }, "2: orders is a group, not a lock"},
-			"an outage": {[]string{"held", "leaving"}, func(n int) error { return map[int]error{2: commandtest.Away}[n] }, "1: the database is away"},
-			"a refusal": {[]string{"held", "leaving"}, func(n int) error { return status.Error(codes.PermissionDenied, "not permitted") }, ""},
-			"an interrupt": {[]string{"held", "leaving"}, func(n int) error {
+			"a group":   {[]string{"held", "orders"}, func(context.Context, int) error { return nil }, "2: orders is a group, not a lock"},
+			"an outage": {[]string{"held", "leaving"}, func(_ context.Context, n int) error { return map[int]error{2: commandtest.Away}[n] }, "1: the database is away"},
+			"a refusal": {[]string{"held", "leaving"}, func(_ context.Context, n int) error { return status.Error(codes.PermissionDenied, "not permitted") }, ""},
+			"an interrupt": {[]string{"held", "leaving"}, func(_ context.Context, n int) error {
 				interrupt(stopped)
 				return context.Canceled
 			}, "1: interrupt signal received"},
+			"a database that never answers": {[]string{"held", "leaving"}, func(ctx context.Context, n int) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}, "1: context deadline exceeded"},
 		} {
 			n := 0
-			led, err := checkLed(interrupted, table.Table{Store: table.Via(func(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
+			led, err := expecting(c.names...).checkLed(interrupted, table.Table{Store: table.Via(func(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
 				n++
-				return cmp.Or(c.read(n), do(ctx, tab.Store))
-			})}, c.names)
+				return cmp.Or(c.read(ctx, n), do(ctx, tab.Store))
+			})})
 			assert.Equal(t, []any{"expected", doctor.NotChecked, "", ""}, []any{led.Name, led.Verdict, led.Means, led.Do}, what)
 			assert.NotContains(t, led.Found, "with a holder")
 			if c.says == "" {
