@@ -429,9 +429,9 @@ var (
 		one("each call replaces the client that another call has replaced", "TestOneClientReplacesTheOneThatAllCallsHave", connectionGo,
 			"\tif c.db == db { //", "\tif db != nil { //"),
 		one("a client that has lost its session is left open", "TestAClientThatHasLostItsSessionIsReplaced", connectionGo,
-			"\t\t\tdb.Close()\n", ""),
+			"\t\t\t\tdb.Close()\n", ""),
 		one("a client in vain: the call is repeated with the old one", "TestAClientThatHasLostItsSessionIsReplaced", connectionGo,
-			"table.Spanner{DB: c.Client(), Table: c.table}", "table.Spanner{DB: db, Table: c.table}"),
+			"db, done = c.use()", "_, done = c.use()"),
 	)
 
 	cliMutants = of("./cmd/spindle/internal/cli",

@@ -21,8 +21,9 @@ type Connection struct {
 	table string
 	dial  func() (*spanner.Client, error)
 
-	mu sync.Mutex
-	db *spanner.Client
+	mu    sync.Mutex
+	db    *spanner.Client
+	calls map[*spanner.Client]int // how many calls use a client
 }
 
 // Close closes the client.
@@ -40,7 +41,8 @@ func (c *Connection) Locks() table.Table { return table.Table{Store: table.Via(c
 
 // call runs do. If the client has lost its session, do had no effect, and call runs it again with a new client.
 func (c *Connection) call(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
-	db := c.Client()
+	db, done := c.use()
+	defer done()
 	err := do(ctx, table.Spanner{DB: db, Table: c.table})
 	if table.FaultOf(err) != table.NoSession {
 		return err
@@ -49,11 +51,31 @@ func (c *Connection) call(ctx context.Context, _ string, do func(context.Context
 	if c.db == db { // no other call has replaced it
 		if fresh, err := c.dial(); err == nil { // otherwise, the next call tries again
 			c.db = fresh
-			db.Close()
 		}
 	}
 	c.mu.Unlock()
-	return do(ctx, table.Spanner{DB: c.Client(), Table: c.table})
+	db, done = c.use()
+	defer done()
+	return do(ctx, table.Spanner{DB: db, Table: c.table})
+}
+
+// use returns the current client for a call, which must call done at its end. If the client has been replaced by then,
+// the last call that uses it closes it.
+func (c *Connection) use() (db *spanner.Client, done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	db = c.db
+	c.calls[db]++
+	return db, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.calls[db]--; c.calls[db] == 0 {
+			delete(c.calls, db)
+			if db != c.db {
+				db.Close()
+			}
+		}
+	}
 }
 
 // quiet is how long the database can take to answer before a command reports that it is waiting.

@@ -36,7 +36,7 @@ func connected(t *testing.T) (c *Connection, dials func() int) {
 	db, err := newClient()
 	require.NoError(t, err)
 	n := 0
-	c = &Connection{table: "mytable", db: db, dial: func() (*spanner.Client, error) {
+	c = &Connection{table: "mytable", db: db, calls: map[*spanner.Client]int{}, dial: func() (*spanner.Client, error) {
 		n++
 		return newClient()
 	}}
@@ -123,6 +123,25 @@ func TestOneClientReplacesTheOneThatAllCallsHave(t *testing.T) {
 	}
 	ended.Wait()
 	assert.Equal(t, 1, dials())
+}
+
+// A call keeps its client while another call replaces it. If the client were closed, the first call would fail, with the advice to close
+// clients later.
+func TestAClientIsClosedOnceNoCallUsesIt(t *testing.T) {
+	c, _ := connected(t)
+	old := c.Client()
+	assert.NoError(t, c.call(t.Context(), "step", func(context.Context, table.Store) error {
+		assert.NoError(t, c.call(t.Context(), "step", func(_ context.Context, s table.Store) error {
+			if s.(table.Spanner).DB == old {
+				return noSession
+			}
+			return nil
+		}))
+		assert.NotSame(t, old, c.Client())
+		assert.False(t, closed(old))
+		return nil
+	}))
+	assert.True(t, closed(old))
 }
 
 // If no new client can be created, the old one stays, and the next call tries again.

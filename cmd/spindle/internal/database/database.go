@@ -84,7 +84,7 @@ func (o *Database) Open(opts ...option.ClientOption) (*Connection, error) {
 		}
 		return nil, err
 	}
-	return &Connection{table: o.Table, dial: dial, db: db}, nil
+	return &Connection{table: o.Table, dial: dial, db: db, calls: map[*spanner.Client]int{}}, nil
 }
 
 // WithTable passes the lock table to a task, which must finish within the timeout.
