@@ -3,6 +3,8 @@ package terminal
 import (
 	"fmt"
 	"net"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -115,10 +117,10 @@ func Join(separator string, texts ...string) string {
 // URL returns the URL at which a browser on this machine can reach an address.
 func URL(addr net.Addr) string {
 	host, port, _ := net.SplitHostPort(addr.String())
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+	if ip, err := netip.ParseAddr(host); err != nil || ip.IsUnspecified() {
 		host = "localhost"
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return (&url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}).String() // which escapes a zone
 }
 
 const (

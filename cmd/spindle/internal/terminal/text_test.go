@@ -210,7 +210,7 @@ func TestWordsAreJoinedAsPeopleDo(t *testing.T) {
 	}
 	for addr, want := range map[string]string{
 		"0.0.0.0:80": "http://localhost:80", "[::]:80": "http://localhost:80", ":80": "http://localhost:80", "127.0.0.1:7700": "http://127.0.0.1:7700",
-		"[::1]:7700": "http://[::1]:7700", "10.0.0.7:1": "http://10.0.0.7:1",
+		"[::1]:7700": "http://[::1]:7700", "10.0.0.7:1": "http://10.0.0.7:1", "[fe80::1%eth0]:80": "http://[fe80::1%25eth0]:80",
 	} {
 		a, err := net.ResolveTCPAddr("tcp", addr)
 		assert.NoError(t, err)
