@@ -141,7 +141,7 @@ func Short(d time.Duration) string {
 	case d < 0:
 		return "0s"
 	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
+		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", int(d.Seconds()))
 	case d < time.Hour:

@@ -162,12 +162,11 @@ func TestADurationIsShownToItsLastUnit(t *testing.T) {
 			sum += time.Duration(n * float64(last))
 		}
 		if d < 10*time.Second {
-			assert.InDelta(t, d.Seconds(), sum.Seconds(), 0.0501, text)
-			return
+			last /= 10
 		}
 		assert.LessOrEqual(t, sum, d, text)
 		assert.Less(t, d-sum, last, text)
-		assert.Regexp(t, `^(\d\ds|\d+m\d\ds|\d+h\d\dm|\d+d\d\dh|\d+y\d\d\dd)$`, text)
+		assert.Regexp(t, `^(\d\.\ds|\d\ds|\d+m\d\ds|\d+h\d\dm|\d+d\d\dh|\d+y\d\d\dd)$`, text)
 		assert.Equal(t, text+" ago", Ago(d))
 	}
 	for _, most := range []time.Duration{10 * time.Second, time.Minute, time.Hour, day, 730 * day, 100 * 365 * day} {
