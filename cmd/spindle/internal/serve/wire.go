@@ -112,10 +112,10 @@ func waitingSince(l operator.Listing) (first time.Time) {
 
 func (t term) wire() termWire {
 	w := termWire{Key: fmt.Sprint(t.token), Holder: t.holder, From: millis(t.from), To: millis(t.to), End: t.end, Seen: millis(t.seen)}
-	switch {
-	case t.token == 0:
+	if t.token == 0 {
 		w.Key = fmt.Sprint("at ", table.TokenAt(t.to))
-	case t.count > 1:
+	}
+	if t.count > 1 {
 		w.Count, w.Held = t.count, t.held.Milliseconds()
 	}
 	return w

@@ -46,7 +46,7 @@ export function describe(lock, piece, at) {
     return ["no holder", span, reason || "after the previous term was " + piece.end];
   }
   const t = piece.term;
-  if (t.count) return [`${t.count} terms`, span, `held for ${short(t.held)} of it`, t.holder ? show(t.holder) : "by several holders"];
+  if (t.count) return [`${t.count} terms`, span, `held for at most ${short(t.held)} of it`, t.holder ? show(t.holder) : "by several or unknown holders"];
   if (t.end === "missed") return ["held by an unknown holder", `between ${when(t.from, at)} and ${when(t.to, at)} UTC`, ending(t)];
   return [t.holder ? show(t.holder) : "holder not known", span, t.to ? ending(t) : "lasts", "token " + t.key];
 }
