@@ -94,10 +94,13 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 // events sends a snapshot to a page, and then the changes after each read of the table. If it has nothing else to send,
 // it sends ticks.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	s.metrics.pages.Inc()
-	defer s.metrics.pages.Dec()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not buffer events
+	if r.Method == http.MethodHead {
+		return
+	}
+	s.metrics.pages.Inc()
+	defer s.metrics.pages.Dec()
 	out := http.NewResponseController(w)
 	send := func(frames ...[]byte) error {
 		if err := out.SetWriteDeadline(time.Now().Add(stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {

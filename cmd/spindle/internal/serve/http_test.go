@@ -445,18 +445,25 @@ func TestPagesAreCountedWhileTheyAreOpen(t *testing.T) {
 			synctest.Wait()
 			assert.Equal(t, fmt.Sprint(want), s.series("spindle_serve_pages "))
 		}
-		open := func(w http.ResponseWriter) func() {
+		open := func(method string, w http.ResponseWriter) func() {
 			ctx, cancel := context.WithCancel(t.Context())
-			go s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil))
+			go s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, "/events", nil))
 			return cancel
+		}
+		open(http.MethodHead, httptest.NewRecorder()) // it gets no events, and its client may keep the connection
+		pages(0)
+		select {
+		case <-s.Opened():
+			assert.Fail(t, "no page is open")
+		default:
 		}
 		var close []func()
 		var sent []*httptest.ResponseRecorder
 		for n := range 3 {
 			pages(n)
 			sent = append(sent, httptest.NewRecorder())
-			close = append(close, open(sent[n]))
-			open(deaf{httptest.NewRecorder()})
+			close = append(close, open(http.MethodGet, sent[n]))
+			open(http.MethodGet, deaf{httptest.NewRecorder()})
 			time.Sleep(tick + time.Second)
 			require.NoError(t, s.Look(t.Context()))
 		}
@@ -531,11 +538,13 @@ func TestEachAnswerSaysWhatItIs(t *testing.T) {
 		"/": {"text/html; charset=utf-8"}, "/main.js": {"text/javascript; charset=utf-8"}, "/style.css": {"text/css; charset=utf-8"}, "/healthz": {"text/plain; charset=utf-8"},
 		"/metrics": {"text/plain; version=0.0.4; charset=utf-8; escaping=underscores"}, "/events": {"text/event-stream", "no"},
 	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
-		h := w.Result().Header // as it was when the answer began
-		assert.Equal(t, want, append(h["Content-Type"], h["X-Accel-Buffering"]...), path)
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			w := httptest.NewRecorder()
+			s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, path, nil))
+			h := w.Result().Header // as it was when the answer began
+			assert.Equal(t, want, append(h["Content-Type"], h["X-Accel-Buffering"]...), "%s %s", method, path)
+		}
 	}
 }
