@@ -105,24 +105,22 @@ func describe(pid int) (command, unit string) {
 		command = strings.ToValidUTF8(name, "")
 	}
 	groups, _ := proc.Cgroups()
-	for _, g := range groups {
-		if u := unitOf(g.Path); u != "" {
-			unit = u
-		}
-	}
-	return command, unit
+	return command, unitOf(groups)
 }
 
 var container = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// unitOf returns the systemd unit or the short container id in a control group's path.
-func unitOf(cgroup string) string {
-	if id := container.FindString(cgroup); id != "" {
-		return id[:12]
-	}
-	for part := cgroup; len(part) > 1; part = path.Dir(part) {
-		if base := path.Base(part); strings.HasSuffix(base, ".service") && !strings.HasPrefix(base, "user@") {
-			return base
+// unitOf returns the systemd unit or the short container id in the first control group that has one. On cgroup v1, the
+// last group can be the container runtime's.
+func unitOf(groups []procfs.Cgroup) string {
+	for _, g := range groups {
+		if id := container.FindString(g.Path); id != "" {
+			return id[:12]
+		}
+		for part := g.Path; len(part) > 1; part = path.Dir(part) {
+			if base := path.Base(part); strings.HasSuffix(base, ".service") && !strings.HasPrefix(base, "user@") {
+				return base
+			}
 		}
 	}
 	return ""

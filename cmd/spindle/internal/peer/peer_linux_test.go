@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -298,15 +299,23 @@ func TestAProcessIsDescribedByWhatIsKnown(t *testing.T) {
 	}
 }
 
+// A process is named by its own service or container, whichever of its control groups has that, and not by the service that runs
+// all containers: nobody could tell two containers apart.
 func TestAProcessIsNamedByItsOwnService(t *testing.T) {
 	id := "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	for group, want := range map[string]string{
+	for paths, want := range map[string]string{ // a control group a line
 		"/system.slice/billing.service":                                                    "billing.service",
 		"/user.slice/user-1000.slice/user@1000.service/app.slice/x.scope":                  "",
 		"/user.slice/user-1000.slice/user@1000.service/app.slice/job.service/worker.scope": "job.service",
 		"/system.slice/docker-" + id + ".scope":                                            id[:12],
 		"/":                                                                                "",
+		"/\n/user.slice\n/system.slice/billing.service":                                    "billing.service",
+		"/docker/" + id + "\n/system.slice/containerd.service":                             id[:12], // on cgroup v1, the last group can be the container runtime's
 	} {
-		assert.Equal(t, want, unitOf(group), group)
+		var groups []procfs.Cgroup
+		for path := range strings.SplitSeq(paths, "\n") {
+			groups = append(groups, procfs.Cgroup{Path: path})
+		}
+		assert.Equal(t, want, unitOf(groups), paths)
 	}
 }
