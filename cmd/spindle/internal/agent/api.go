@@ -37,7 +37,7 @@ func (a *Agent) Handler() http.Handler {
 	mux.Handle("POST /v1/holds/{id}/release", api.by(api.release))   // releases the lock; send it once the work has returned; 202: Spanner did not answer in time, so the lock has been released or will expire
 	mux.Handle("POST /v1/holds/{id}/done", api.by(api.release))      // for once: releases the lock and records the key as done, in one commit
 	mux.Handle("POST /v1/holds/{id}/stepdown", api.by(api.stepDown)) // asks the program to release its lock; in an election, the candidates are told first, which takes a third of the lease
-	mux.Handle("POST /v1/stepdown", api.by(api.stepDownAll))         // ?drain=: asks all programs of this user to release their locks, and answers when they have done so; with drain, the agent also refuses new holds
+	mux.Handle("POST /v1/stepdown", api.by(api.stepDownAll))         // ?drain=: asks all programs of this user to release their locks, and answers when they have done so; with drain=true, the agent also refuses new holds
 	mux.Handle("POST /v1/release", api.by(api.releaseOrphan))        // ?name=&token=&hold=: releases a lock that was acquired through an agent that has since ended
 	api.readOnly(mux)
 	mux.Handle("/", open(func(r *http.Request) answer {
@@ -233,7 +233,11 @@ func (a api) stepDownAll(r *http.Request, p process) answer {
 	theirs := func() []*hold {
 		return slices.DeleteFunc(a.all(), func(h *hold) bool { return !everybody && h.who.UID != p.Who().UID })
 	}
-	switch drain := r.URL.Query().Has("drain"); {
+	asked := parser{q: r.URL.Query()}
+	drain := asked.choice("drain", "true") || asked.q.Has("drain")
+	switch {
+	case asked.wrong != nil:
+		return asked.wrong
 	case drain && !everybody:
 		return wrong(http.StatusForbidden, "not-yours", "only root and the agent's own user may drain the agent")
 	case drain:

@@ -90,11 +90,16 @@ func TestAUserHasPowerOverTheHoldsOfItsOwn(t *testing.T) {
 }
 
 // A drained agent refuses every request for a lock, and says why. The locks that are held stay held until their programs release them.
+// An agent that is told not to drain, in whichever words, is not drained.
 func TestADrainIsForTheWholeAgent(t *testing.T) {
 	amongUsers(t, func(b *bed) {
+		for _, value := range []string{"false", "0", "no", "1"} {
+			status, j := b.call("root", "POST /v1/stepdown?drain="+value)
+			assert.Equal(t, []any{http.StatusBadRequest, "bad-parameter"}, []any{status, j["code"]}, value)
+		}
 		p, q := b.asks("p", "POST /v1/locks?name=a&lease=1h"), b.asks("q", "POST /v1/locks?name=b&lease=1h")
 		first, second := p.reads("held"), q.reads("held")
-		drains := b.asks("root", "POST /v1/stepdown?drain")
+		drains := b.asks("root", "POST /v1/stepdown?drain=true")
 		p.reads("stop")
 		q.reads("stop")
 		for _, who := range []string{"root", "p"} {
