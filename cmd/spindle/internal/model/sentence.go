@@ -54,7 +54,7 @@ func standing(l operator.Listing) string {
 		}
 		return fmt.Sprintf("%s is not held, because its lock row was deleted; candidates can claim the lock once its last holder's lease has certainly expired", name)
 	case operator.Unreadable:
-		return fmt.Sprintf("%s may be held by %s under token %v, but its lease row can't be read", name, terminal.Show(l.Holder()), token)
+		return fmt.Sprintf("%s may be held by %s under token %v, but its lease row can't be read", name, cmp.Or(terminal.Show(l.Holder()), "an unknown process"), token)
 	}
 	return fmt.Sprintf("%s is free: it was never claimed, or its row was pruned", name)
 }

@@ -102,6 +102,8 @@ func TestATextSaysWhatIsKnownOfALock(t *testing.T) {
 			"orphaned: its lock row was deleted", "l (its lock row was deleted)"},
 		{"unreadable", with(held, func(l *operator.Listing) { l.Unreadable = errors.New("no lease") }),
 			"l may be held by a under token 100000000, but its lease row can't be read", "unreadable: the lease row does not say how long the holder may act", ""},
+		{"unreadable, and leaving", with(held, func(l *operator.Listing) { l.Unreadable, l.Writer, l.LeaseRecord = errors.New("no lease"), "", nil }),
+			"l may be held by an unknown process under token 100000000, but its lease row can't be read", "unreadable: the lease row does not say how long the holder may act", ""},
 		{"newer", with(held, func(l *operator.Listing) { l.Unreadable = newer }),
 			"l may be held by a under token 100000000, but its lease row can't be read", "unreadable: " + newer.Error(), ""},
 		{"free", free, "l is free: it was never claimed, or its row was pruned", "free: it was never claimed, or its row was pruned", "l (never claimed, or its row was pruned)"},
