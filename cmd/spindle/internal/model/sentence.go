@@ -50,13 +50,21 @@ func standing(l operator.Listing) string {
 		return fmt.Sprintf("%s is not held: %s claimed it %s and has not confirmed the claim yet\n  token %v", name, terminal.Show(l.Holder()), age, token) + with(l)
 	case operator.Orphaned:
 		if l.Adrift {
-			return fmt.Sprintf("%s is not held, because the lock row of its member, %s, was deleted; other members can claim the partition once that member's lease has certainly expired", name, terminal.Show(l.Member.Name))
+			return fmt.Sprintf("%s is not held, because %s; other members can claim the partition once that member's lease has certainly expired", name, whatWasDeleted(l))
 		}
-		return fmt.Sprintf("%s is not held, because its lock row was deleted; candidates can claim the lock once its last holder's lease has certainly expired", name)
+		return fmt.Sprintf("%s is not held, because %s; candidates can claim the lock once its last holder's lease has certainly expired", name, whatWasDeleted(l))
 	case operator.Unreadable:
 		return fmt.Sprintf("%s may be held by %s under token %v, but its lease row can't be read", name, cmp.Or(terminal.Show(l.Holder()), "an unknown process"), token)
 	}
 	return fmt.Sprintf("%s is free: it was never claimed, or its row was pruned", name)
+}
+
+// whatWasDeleted says which row of an orphaned lock is missing.
+func whatWasDeleted(l operator.Listing) string {
+	if l.Adrift {
+		return "the lock row of its member, " + terminal.Show(l.Member.Name) + ", was deleted"
+	}
+	return "its lock row was deleted"
 }
 
 // with returns a line that names the member that holds a partition.
@@ -112,7 +120,7 @@ func Change(l operator.Listing) string {
 	case operator.Unconfirmed:
 		return "claimed by " + terminal.Show(l.Holder())
 	case operator.Orphaned:
-		return "orphaned: its lock row was deleted"
+		return "orphaned: " + whatWasDeleted(l)
 	case operator.Unreadable:
 		if errors.Is(l.Unreadable, table.ErrNewer) {
 			return "unreadable: " + l.Unreadable.Error()
@@ -148,7 +156,7 @@ func whyNobody(l operator.Listing) string {
 	case operator.Unconfirmed:
 		return "claimed by " + terminal.Show(l.Holder()) + ", which has not confirmed its claim yet"
 	case operator.Orphaned:
-		return "its lock row was deleted"
+		return whatWasDeleted(l)
 	case operator.Paused:
 		return "paused by the program of its member"
 	}

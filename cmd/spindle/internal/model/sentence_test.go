@@ -99,7 +99,7 @@ func TestATextSaysWhatIsKnownOfALock(t *testing.T) {
 			"orphaned: its lock row was deleted", "l (its lock row was deleted)"},
 		{"adrift", with(held, func(l *operator.Listing) { l.Adrift, l.Member = true, member }),
 			"l is not held, because the lock row of its member, orders/member/0001, was deleted; other members can claim the partition once that member's lease has certainly expired",
-			"orphaned: its lock row was deleted", "l (its lock row was deleted)"},
+			"orphaned: the lock row of its member, orders/member/0001, was deleted", "l (the lock row of its member, orders/member/0001, was deleted)"},
 		{"unreadable", with(held, func(l *operator.Listing) { l.Unreadable = errors.New("no lease") }),
 			"l may be held by a under token 100000000, but its lease row can't be read", "unreadable: the lease row does not say how long the holder may act", ""},
 		{"unreadable, and leaving", with(held, func(l *operator.Listing) { l.Unreadable, l.Writer, l.LeaseRecord = errors.New("no lease"), "", nil }),
