@@ -43,7 +43,9 @@ func (w *Watch) startCall(ctx context.Context, step string) (context.Context, tr
 	defer w.mu.Unlock()
 	switch step {
 	case "claim":
-		w.startElection(ctx)
+		if w.election == nil { // a blind claim can be resent
+			w.startElection(ctx)
+		}
 	case "confirm", "withdraw", "heartbeat", "valid":
 		if w.election == nil {
 			return ctx, nil

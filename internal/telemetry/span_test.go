@@ -39,6 +39,7 @@ func handOver(link *memstore.Link, r *fleet.Reports) {
 	w := scope(r, true, "a").Watch()
 	defer w.Close()
 	c := candidate(w.Table(table.Table{Store: link}), "a")
+	c.FreeRows = true
 	step := c.Try(ctx, elect.All, time.Second)
 	w.Tried(step)
 	if step.Term == nil {
@@ -64,7 +65,7 @@ func handOver(link *memstore.Link, r *fleet.Reports) {
 }
 
 // A span ends with the outcome of a step, an election, or a handover, which is done only once the lock was released.
-// Each span that began has ended, even if the term ended in between.
+// Each span that began has ended, even if the term ended in between. An attempt has one election, even if it claims repeatedly.
 func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
 	no := status.Error(grpc.PermissionDenied, "no")
 	never := func(step string) func(*memstore.Link) {
@@ -101,6 +102,14 @@ func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
 		seen, _ := other.Observe(context.Background(), "a")
 		_, _ = other.Claim(context.Background(), "another", seen...)
 	}
+	freed := func(l *memstore.Link) {
+		tab := table.Table{Store: l.Store}
+		seen, _ := tab.Observe(context.Background(), "a")
+		token, _ := tab.Claim(context.Background(), "another", seen...)
+		_ = tab.Confirm(context.Background(), token, table.LeaseRecord{Lease: lease}, "a")
+		_ = tab.ReleaseFree(context.Background(), token, lease, "a")
+		time.Sleep(lease)
+	}
 	const elected = "election elected [observe done claim done confirm done]"
 	for what, c := range map[string]struct {
 		fault func(*memstore.Link)
@@ -111,6 +120,7 @@ func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
 		"no look succeeds":            {never("observe"), []string{"observe failed!"}, ""},
 		"no claim succeeds":           {never("claim"), []string{"election failed! [observe done claim failed!]"}, ""},
 		"another was first":           {after("observe", taken), []string{"election overtaken [observe done claim overtaken]"}, ""},
+		"a blind claim is lost":       {func(l *memstore.Link) { freed(l); l.Lose(memstore.Once("claim"), nil) }, []string{"election elected [observe done claim failed! claim done]", "handover [announce done release done]"}, ""},
 		"no confirmation succeeds":    {never("confirm"), []string{"election failed! [observe done claim done confirm failed! heartbeat superseded confirm failed! withdraw done]"}, ""},
 		"an announcement fails":       {once("announce"), []string{elected, "handover [announce failed! announce done release done]"}, ""},
 		"a release fails":             {once("release"), []string{elected, "handover [announce done release failed! release done]"}, ""},
