@@ -241,6 +241,7 @@ func (l *leader) release(event) {
 	}
 	l.over(l.stop.why, now())
 	err := e.release(l.ctx, l.keeper.Term, l.stop.why)
+	l.reports.Released(err)
 	if happened := e.config.Happened; happened != nil && errors.Is(err, ErrSuperseded) {
 		happened(elect.TermEvent{What: elect.Lost, Err: err, At: now()})
 	}

@@ -246,6 +246,7 @@ func (t *term) end(ctx context.Context, lost error) (share.Ending, error) {
 	}
 	t.close(t.leave.why)
 	err := t.lease.Release(context.WithoutCancel(ctx), t.leave.why)
+	t.reports.Released(err)
 	switch {
 	case err == nil, errors.Is(err, spindle.ErrSuperseded):
 		return e, nil

@@ -89,10 +89,6 @@ func (w *Watch) endCall(ctx context.Context, c call, span trace.Span) {
 	case c.step == "observe", c.step == "lease-record":
 		w.looks = append(w.looks, c)
 	}
-	if c.step == "release" && c.code == codes.OK && w.handover != nil {
-		w.handover.End()
-		w.handover = nil
-	}
 }
 
 func end(span trace.Span, c call) {
@@ -128,7 +124,7 @@ func (w *Watch) endElection(step elect.Step) {
 	w.election = nil
 }
 
-// Leaving begins the span of a handover, before the announcement. The span ends when the release succeeds.
+// Leaving begins the span of a handover, before the announcement.
 func (t *Term) Leaving(ctx context.Context) {
 	w := t.watch
 	w.mu.Lock()
@@ -136,12 +132,25 @@ func (t *Term) Leaving(ctx context.Context) {
 	_, w.handover = w.start(ctx, nil, "handover", trace.WithAttributes(ofToken(t.term.Token())))
 }
 
-// endHandover ends the span of a handover that did not reach its release.
+// Released ends the span of a handover. The argument is the result of the release, which can take several calls.
+func (t *Term) Released(err error) {
+	if err == nil {
+		t.watch.endHandover("")
+	} else {
+		t.watch.endHandover(string(ReasonOf(err, notReleased)))
+	}
+}
+
+const notReleased = "not released"
+
+// endHandover ends the span of a handover, which succeeded if why is "".
 func (w *Watch) endHandover(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.handover != nil {
-		w.handover.SetStatus(otelcodes.Error, why)
+		if why != "" {
+			w.handover.SetStatus(otelcodes.Error, why)
+		}
 		w.handover.End()
 		w.handover = nil
 	}

@@ -61,7 +61,7 @@ func handOver(link *memstore.Link, r *fleet.Reports) {
 		return
 	}
 	term.Over(telemetry.Stopped)
-	_ = step.Term.Release(ctx, errStopped)
+	term.Released(step.Term.Release(ctx, errStopped))
 }
 
 // A span ends with the outcome of a step, an election, or a handover, which is done only once the lock was released.
@@ -71,17 +71,21 @@ func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
 	never := func(step string) func(*memstore.Link) {
 		return func(l *memstore.Link) { l.Refuse(fleet.Refusing(step, no)) }
 	}
-	once := func(step string) func(*memstore.Link) {
+	before := func(step string, f func(*memstore.Link) error) func(*memstore.Link) {
 		return func(l *memstore.Link) {
 			first := memstore.Once(step)
 			l.Refuse(func(s string) error {
 				if first(s) {
-					return no
+					return f(l)
 				}
 				return nil
 			})
 		}
 	}
+	answer := func(step string, err error) func(*memstore.Link) {
+		return before(step, func(*memstore.Link) error { return err })
+	}
+	once := func(step string) func(*memstore.Link) { return answer(step, no) }
 	after := func(step string, f func(*memstore.Link)) func(*memstore.Link) {
 		return func(l *memstore.Link) {
 			first := memstore.Once(step)
@@ -125,6 +129,8 @@ func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
 		"an announcement fails":       {once("announce"), []string{elected, "handover [announce failed! announce done release done]"}, ""},
 		"a release fails":             {once("release"), []string{elected, "handover [announce done release failed! release done]"}, ""},
 		"a release gets no answer":    {func(l *memstore.Link) { l.Lose(nil, memstore.Once("release")) }, []string{elected, "handover [announce done release failed! release superseded]"}, ""},
+		"a release is aborted":        {answer("release", table.ErrAborted), []string{elected, "handover [announce done release overtaken release done]"}, ""},
+		"the lock is gone at release": {before("release", func(l *memstore.Link) error { deleted(l); return nil }), []string{elected, "handover! [announce done release superseded]"}, "superseded"},
 		"no release succeeds":         {never("release"), []string{elected, "handover! [announce done release failed!]"}, "not released"},
 		"the lock is lost meanwhile":  {after("announce", deleted), []string{elected, "handover! [announce done]"}, "superseded"},
 		"the term expires meanwhile":  {after("announce", (*memstore.Link).Cut), []string{elected, "handover! [announce done release failed!]"}, "not released"},

@@ -16,6 +16,7 @@
 //	term := w.Elected(step.Term)
 //	term.Leaving(ctx)                                     // before an announcement
 //	term.Over(telemetry.ReasonOf(err, telemetry.Stopped)) // before the release
+//	term.Released(err)
 //
 // A candidate can hold several terms at the same time. Over must be called for each term. Use Scope.Meter to create
 // additional metrics.
@@ -143,7 +144,7 @@ func (s Scope) Watch() *Watch {
 
 // Close ends the watch. The candidate no longer competes, but a term can continue.
 func (w *Watch) Close() {
-	w.endHandover("not released")
+	w.endHandover(notReleased)
 	w.meter.change(w, func(one *standing) { one.candidates-- })
 }
 
@@ -177,7 +178,7 @@ func (w *Watch) Elected(t *elect.Term) *Term {
 	waited := r.began.Sub(w.since)
 	w.terms = append(w.terms, r)
 	w.mu.Unlock()
-	w.endHandover("not released") // the previous term's
+	w.endHandover(notReleased) // the previous term's
 	w.meter.change(w, func(one *standing) { one.terms[r] = true })
 	w.record(w.meter.wait, waited)
 	w.gap(t)

@@ -147,12 +147,12 @@ func TestWhichCallsFail(t *testing.T) {
 	}
 }
 
-// The span of a handover ends when the release succeeds. If the term is lost before, the span ends at once as failed, and says why.
-// If no release succeeds, the span ends as failed when the candidate leads again or stops. A span that was left open would take the
+// The span of a handover ends with the result of the release, whatever its first calls said. If the term is lost before, the span
+// ends at once as failed, and says why. If the release is not done, the span ends as failed when the candidate leads again or stops. A span that was left open would take the
 // place of the next handover's span.
 func TestEachHandoverEnds(t *testing.T) {
 	for _, why := range []telemetry.Reason{telemetry.Stopped, telemetry.SteppedDown, telemetry.Returned, telemetry.Stalled, telemetry.Superseded, telemetry.Expired} {
-		for _, then := range []string{"released", "released at last", "leads again", "stops"} {
+		for _, then := range []string{"released", "released at last", "released by others", "leads again", "stops"} {
 			r := fleet.NewReports()
 			w := scope(r, true, "a").Watch()
 			var answer error
@@ -173,14 +173,19 @@ func TestEachHandoverEnds(t *testing.T) {
 			want := "not released"
 			switch then {
 			case "released at last":
-				answer = status.Error(grpc.Unavailable, "not now")
-				require.ErrorIs(t, tab.Release(t.Context(), 1, "a"), answer)
-				assert.Equal(t, lost, ended() != "", "%s, and the release has failed", why)
+				for _, answer = range []error{status.Error(grpc.Unavailable, "not now"), table.ErrAborted, table.ErrSuperseded} {
+					require.ErrorIs(t, tab.Release(t.Context(), 1, "a"), answer)
+					assert.Equal(t, lost, ended() != "", "%s, and the release has failed: %v", why, answer)
+				}
 				answer = nil
 				fallthrough
 			case "released":
 				require.NoError(t, tab.Release(t.Context(), 1, "a"))
+				term.Released(nil)
 				want = ""
+			case "released by others":
+				term.Released(fmt.Errorf("release: %w", table.ErrSuperseded))
+				want = string(telemetry.Superseded)
 			case "leads again":
 				w.Elected(wins(t, "a")).Over(telemetry.Stopped)
 				require.NoError(t, tab.Release(t.Context(), 1, "a"))
