@@ -681,7 +681,7 @@ func TestAHandoverAtAStopIsBounded(t *testing.T) {
 		a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Term) { <-finish }))
 		began := time.Now()
 		a.Stop()
-		assert.ErrorContains(t, <-a.Done, "has not returned within one lease duration")
+		assert.ErrorContains(t, <-a.Done, "the leader function has not returned within 20s after Run's ctx ended", "the grace period is two leases")
 		assert.LessOrEqual(t, time.Since(began), 2*fleet.Lease)
 		assert.Greater(t, time.Since(began), fleet.Lease, "the announcement's time, and a lease for the work")
 		close(finish)

@@ -307,7 +307,7 @@ var (
 func (l *leader) abandon(event) {
 	l.loop.lock.runs.Fail(errOverdue)
 	l.loop.overdue = func() { <-l.worked }
-	l.stop.err = loop.Overdue("the leader function", l.loop.config.Lease)
+	l.stop.err = loop.Overdue("the leader function", l.loop.config.Grace())
 }
 
 // over publishes the end of the term to HasLock and Seen, the log, the observer and telemetry. A second call for the

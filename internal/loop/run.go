@@ -125,8 +125,8 @@ func check(ctx context.Context, done []chan<- error) error {
 }
 
 // Overdue returns the error for code that has not returned in time.
-func Overdue(what string, lease time.Duration) error {
-	return fmt.Errorf("%s has not returned within one lease duration (%v) after Run's ctx ended", what, lease)
+func Overdue(what string, limit time.Duration) error {
+	return fmt.Errorf("%s has not returned within %v after Run's ctx ended", what, limit)
 }
 
 // gracePeriod returns a channel that is closed when d has passed since ctx ended, unless forget is called first.
