@@ -172,6 +172,7 @@ func TestCoolDowns(t *testing.T) {
 	f = &Fitness{Lease: lease}
 	assert.Equal(t, []float64{0, 1, 2, 4, 8, 16, 32, 32}, coolDowns(f, Ending{Lasted: 20 * lease, Useless: true}, 8))
 	assert.True(t, f.Trial)
+	assert.Equal(t, []float64{10, 10}, coolDowns(f, lost, 2), "the reason of this term sets the limit")
 	f.Recovered()
 	assert.False(t, f.Trial)
 	silent.Useless = true

@@ -39,7 +39,7 @@ func (f *Fitness) CoolDown(e Ending) time.Duration {
 	case e.Lasted >= longest:
 		f.pause = 0
 	}
-	pause := f.pause
+	pause := min(f.pause, longest)
 	f.pause = min(max(2*pause, f.Lease), longest)
 	return pause
 }
