@@ -29,7 +29,8 @@ type since struct {
 // last time at which a waiter ahead wrote its ticket, whichever is earlier. None of the waiters ahead has claimed the
 // lock since that ticket was written.
 func (g *gaps) gap(q fair.Line, s elect.LockView) fair.Gap {
-	gap := fair.Gap{Lasts: g.freeFor(s), After: g.freed[s.Name].after}
+	gap := fair.Gap{Lasts: g.freeFor(s)}
+	gap.After = g.freed[s.Name].after // freeFor has written it
 	if before := q.Before(); !s.Exists && len(before) > 0 {
 		last := slices.MaxFunc(before, func(a, b table.Ticket) int { return a.Beat.Compare(b.Beat) })
 		gap.Lasts = max(gap.Lasts, s.At.Sub(last.Beat))
