@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -69,9 +68,8 @@ func viewOf(r table.GroupSnapshot) View {
 		has[table.LeaseKey(name, o.Token)] = &Member{ID: o.Holder(), Value: o.LeaseRecord.Value, Slot: part.Slot, Token: spindle.Token(o.Token),
 			Since: plan.Since(o).Time(), Heartbeat: o.Heartbeat, Lease: o.LeaseRecord.Lease, Leaving: o.Leaving(), List: o.LeaseRecord.ListDigest}
 	}
-	for _, lock := range slices.Sorted(maps.Keys(r.Partitions)) {
+	for lock, o := range r.Partitions {
 		part, _ := table.PartOf(lock)
-		o := r.Partitions[lock]
 		switch m := has[o.Writer]; {
 		case m != nil && o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.With == o.Writer:
 			m.Partitions = append(m.Partitions, part.Partition)
@@ -81,7 +79,10 @@ func viewOf(r table.GroupSnapshot) View {
 			v.Unassigned = append(v.Unassigned, part.Partition)
 		}
 	}
+	slices.Sort(v.Unassigned)
 	for _, m := range has {
+		slices.Sort(m.Partitions)
+		slices.Sort(m.Paused)
 		v.Members = append(v.Members, *m)
 	}
 	slices.SortFunc(v.Members, func(a, b Member) int { return cmp.Compare(a.Slot, b.Slot) })

@@ -11,7 +11,7 @@ import (
 )
 
 // Members says of each partition who works on it, who has paused it, or that nobody has it. Only rows that agree with each other and
-// with the row of a living member say that a partition has a member.
+// with the row of a living member say that a partition has a member. Partitions are sorted by name, not by the name of their lock.
 func TestWhatAViewSaysOfAPartition(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	member := func(slot int) table.LeaseRef {
@@ -52,11 +52,11 @@ func TestWhatAViewSaysOfAPartition(t *testing.T) {
 		for _, m := range []table.Observation{leaving, row(1, lease-1), row(2, lease)} {
 			s.Members[m.Name] = m
 		}
-		for _, name := range []string{"eu/west", "b", "a"} {
+		for _, name := range []string{"eu/west", "b", "b_1", "b1", "a"} {
 			s.Partitions[table.PartitionName("orders", name)] = c.o
 		}
 		v := viewOf(s)
-		names := []string{"a", "b", "eu/west"}
+		names := []string{"a", "b", "b1", "b_1", "eu/west"}
 		want := View{At: at, Members: []Member{
 			{ID: "id", Value: "host:80", Slot: 0, Token: spindle.Token(one.Token), Since: (one.Token - 5).Time(), Heartbeat: at, Lease: lease, Leaving: true, List: "list"},
 			{ID: "pod", Value: "host:80", Slot: 1, Token: spindle.Token(one.Token), Since: (one.Token - 5).Time(), Heartbeat: at.Add(1 - lease), Lease: lease, List: "list"},
