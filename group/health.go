@@ -169,11 +169,10 @@ func (m *member) overdue() (first *share.Entry, n int) {
 func (m *member) remind() {
 	first, n := m.overdue()
 	if first == nil {
-		m.caller.reminded = 0
 		return
 	}
-	if waited := m.g.config.Clock.Now().Ran(first.Busy.Since); waited >= 2*m.caller.reminded {
-		m.caller.reminded = waited
+	if waited := m.g.config.Clock.Now().Ran(first.Busy.Since); waited >= 2*first.Busy.Reminded {
+		first.Busy.Reminded = waited
 		m.voice.log.Warn("work has not returned after its context was canceled; until it returns, this member can't claim the partition again, and releases it only if LetGo is called", "partition", first.Name, "waited", waited.Round(time.Millisecond), "partitions", n)
 	}
 }

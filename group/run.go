@@ -38,7 +38,6 @@ type member struct {
 // caller tracks how long the loop still waits for the caller's work.
 type caller struct {
 	gracePeriod <-chan struct{} // closed when the grace period of the work has ended
-	reminded    time.Duration   // how long the work had been revoked when remind last logged it
 }
 
 // voice reports what the member does to the log, the observer and the metrics.

@@ -54,10 +54,11 @@ const (
 // Assignment is one period during which this member owns a partition under one token. It begins when a claim is
 // confirmed, and ends when the partition is released.
 type Assignment struct {
-	Token table.Token
-	Since elect.Instant // when the assignment was revoked
-	Lost  bool          // its lease row is missing, so the partition is polled instead of being released
-	Let   bool          // the release does not wait for the work
+	Token    table.Token
+	Since    elect.Instant // when the assignment was revoked
+	Reminded time.Duration // how long it had been revoked at the last warning that its work has not returned
+	Lost     bool          // its lease row is missing, so the partition is polled instead of being released
+	Let      bool          // the release does not wait for the work
 
 	earlier bool // it belongs to an earlier term
 }
