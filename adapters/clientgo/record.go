@@ -48,7 +48,10 @@ func (s *seat) get(ctx context.Context) (resourcelock.LeaderElectionRecord, erro
 		}
 		if leader, age, ok := s.other(); ok && leader.Token != c.told {
 			c.told = leader.Token
-			s.leaders++
+			if s.counted != c.told {
+				s.counted = c.told
+				s.leaders++
+			}
 			return recordOf(leader, age, s.leaders), nil
 		}
 		s.sleep(s.timing.RetryPeriod)

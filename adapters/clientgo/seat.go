@@ -26,7 +26,8 @@ type seat struct {
 	tenure   *term                               // the elector's term, until the elector says that it has stopped
 	record   resourcelock.LeaderElectionRecord   // the last record that the elector wrote
 	watching map[*context.CancelCauseFunc]struct{}
-	leaders  int // how many leaders there have been, here or elsewhere, as far as this Lock has seen
+	leaders  int           // how many leaders there have been, here or elsewhere, as far as this Lock has seen
+	counted  spindle.Token // the token of the last leader elsewhere that counts
 }
 
 // notify wakes all goroutines that are waiting for a change. Callers of notify and of the methods below must hold mu,
