@@ -40,12 +40,15 @@ func (c claimant) claimFree(ctx context.Context, claim table.FreeClaim) (Instant
 	sent := c.Clock.Now()
 	late := func() bool { return c.Clock.Now().Since(sent) >= Limit(c.LeaseRecord.Lease) }
 	retry := Backoff{Max: c.LeaseRecord.Lease / 10}
-	for {
+	for unknown := false; ; unknown = true {
 		err := c.try(running, func(ctx context.Context) error { return c.on.ClaimFree(ctx, claim) })
 		if err == nil && !late() {
 			return sent, nil
 		}
 		if table.Refused(err) {
+			if unknown { // an earlier attempt may have been applied
+				c.giveUp(running, claim)
+			}
 			return sent, fmt.Errorf("claim: %w", err)
 		}
 		if err == nil {

@@ -281,6 +281,33 @@ func TestAClaimThatIsGivenUpLeavesTheLockFree(t *testing.T) {
 	}
 }
 
+// A refused attempt says nothing about an earlier one, which may have claimed the lock. Unless that claim is retracted or released,
+// the lock stays blocked for a lease.
+func TestARefusalAfterAClaimOfUnknownOutcomeLeavesTheLockFree(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := given(t)
+			c, link := quick("a", store)
+			claim, other, claims := memstore.Once("claim"), memstore.Once("outcome"), 0
+			link.Lose(func(step string) bool { return other(step) || !applied && claim(step) }, func(step string) bool { return applied && claim(step) })
+			link.Refuse(func(step string) error {
+				if step == "claim" {
+					claims++
+				}
+				if step == "claim" && claims == 2 {
+					return status.Error(codes.PermissionDenied, "no")
+				}
+				return nil
+			})
+			step := c.Try(t.Context(), All, lease/3)
+			require.Nil(t, step.Term)
+			require.ErrorContains(t, step.Err, "no")
+			assert.Equal(t, 2, claims)
+			isFree(t, store)
+		})
+	}
+}
+
 // recording records the writes of a claim.
 type recording struct {
 	table.Store

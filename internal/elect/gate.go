@@ -148,19 +148,19 @@ func (g *Gate) serve() {
 	for g.limit == 0 || g.flying < g.limit && g.beats == 0 {
 		i := g.next()
 		if i < 0 {
-			return
+			break
 		}
 		p := g.waiting[i]
 		g.waiting = slices.Delete(g.waiting, i, i+1)
 		p.owner.flying++
 		g.flying, g.given, g.order = g.flying+1, g.given+1, max(g.order, p.order)
-		g.most = max(g.most, g.flying)
 		p.began = p.clock.Now()
 		if g.limit > 0 || p.owner.name != "" {
 			p.timer = p.clock.AfterFunc(g.patience(), p.leave)
 		}
 		close(p.turn)
 	}
+	g.most = max(g.most, g.flying)
 }
 
 // next returns the index of the waiting place that is given next, or -1.

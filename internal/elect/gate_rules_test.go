@@ -60,8 +60,8 @@ func (w *watched) saw(what string) {
 	for _, v := range given {
 		flying[v.owner]++
 		w.inside = append(w.inside, v)
-		w.sample.most = max(w.sample.most, len(w.inside)+len(w.counted))
 	}
+	w.sample.most = max(w.sample.most, len(w.inside)+len(w.counted))
 	fourth := false
 	for range given {
 		fourth = fourth || w.places%4 == 3

@@ -108,6 +108,18 @@ func TestAGateWhoseClaimsAllAbortStaysLimited(t *testing.T) {
 	assert.Equal(t, 1, g.limit)
 }
 
+// The limit is a share of the claims that were in flight, whether or not they had to wait for a place.
+func TestClaimsThatWaitForNoPlaceAreInFlight(t *testing.T) {
+	var g Gate
+	for range 8 {
+		defer g.Count()()
+	}
+	for i := range 8 {
+		g.count(i % 4 / 3)
+	}
+	assert.Equal(t, 6, g.limit, "two of eight claims had wasted aborts")
+}
+
 // A limit is doubled after 16 samples in which claims had to wait and none was wasted, but not sooner. Other samples do not count: one
 // bad hour must not slow down the claims of a process for the rest of its life, and a good minute must not make them collide again.
 func TestALimitRisesOnceClaimsHaveWaitedForLongAndNoneWasWasted(t *testing.T) {

@@ -57,7 +57,7 @@ var freeMutants = slices.Concat(
 		one("a claim is held however late it is acknowledged", "TestAClaimThatIsAcknowledgedTooLateIsGivenBack", electFreeGo,
 			"if err == nil && !late() {", "if err == nil {"),
 		one("a claim that is given up may be applied yet", "TestAClaimThatIsGivenUpLeavesTheLockFree", electFreeGo,
-			"\t\t\tc.giveUp(running, claim)\n", ""),
+			"late() {\n\t\t\tc.giveUp(running, claim)\n", "late() {\n"),
 		one("a claim that is given up stays applied", "TestAClaimThatIsGivenUpLeavesTheLockFree", electFreeGo,
 			"\t\tcase outcome == table.Won:\n\t\t\treturn c.Table.ReleaseFree(ctx, claim.Token, c.LeaseRecord.Lease, claim.Names()...)\n", ""),
 		one("a free row that is gone is an error for good", "TestAClaimWhoseFreeRowIsGoneIsOnlyLate", electFreeGo,
