@@ -37,9 +37,8 @@ const (
 	lease    = 600 * time.Millisecond
 	teamSize = 3
 	// settle is how long a lock can be without a holder after the last fault: a client that was cut off reconnects only
-	// after a pause, which has grown in the meantime. On a machine that does far more besides, leases as short as these
-	// are lost until the machine has time again.
-	settle = 90 * time.Second
+	// after a pause, which has grown in the meantime.
+	settle = 30 * time.Second
 	// stretch is how long a team is under attack before it recovers.
 	stretch = 2 * time.Minute
 )
