@@ -686,8 +686,8 @@ func TestFollowersAreToldWhoLeads(t *testing.T) {
 	})
 }
 
-// A follower is told of each leader, even if the follower has not led in between. The follower's record counts the leaders, and
-// no leader twice if the follower's elector runs again.
+// Get tells a follower of each leader, even if the follower has not led in between. The record counts each leader once, even if the
+// follower's elector runs again.
 func TestAFollowerIsToldOfEachLeader(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		leads, next := w.machine("a").run(), w.machine("b")

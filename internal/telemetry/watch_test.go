@@ -147,9 +147,9 @@ func TestWhichCallsFail(t *testing.T) {
 	}
 }
 
-// The span of a handover ends with the result of the release, whatever its first calls said. If the term is lost before, the span
-// ends at once as failed, and says why. If the release is not done, the span ends as failed when the candidate leads again or stops. A span that was left open would take the
-// place of the next handover's span.
+// The span of a handover ends with the result of the release, whatever the first calls of the release return. If the term is lost
+// before, the span ends at once as failed, and says why. If nothing releases the lock, the span ends as failed when the candidate leads
+// again or stops. A span that was left open would take the place of the next handover's span.
 func TestEachHandoverEnds(t *testing.T) {
 	for _, why := range []telemetry.Reason{telemetry.Stopped, telemetry.SteppedDown, telemetry.Returned, telemetry.Stalled, telemetry.Superseded, telemetry.Expired} {
 		for _, then := range []string{"released", "released at last", "released by others", "leads again", "stops"} {

@@ -90,7 +90,7 @@ func TestAUserHasPowerOverTheHoldsOfItsOwn(t *testing.T) {
 }
 
 // A drained agent refuses every request for a lock, and says why. The locks that are held stay held until their programs release them.
-// An agent that is told not to drain, in whichever words, is not drained.
+// The agent refuses a request whose drain parameter has any value except true, and is not drained by it.
 func TestADrainIsForTheWholeAgent(t *testing.T) {
 	amongUsers(t, func(b *bed) {
 		for _, value := range []string{"false", "0", "no", "1"} {

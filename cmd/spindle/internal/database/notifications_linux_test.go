@@ -59,8 +59,8 @@ func TestNotificationsNeverKeepACommandFromStarting(t *testing.T) {
 }
 
 // A socket is where the flags say, or at another port of that address if the port is taken: other addresses of the machine may be
-// open to strangers. The command tells other processes that port, and the address at which they can reach it. When the command has ended, the
-// next command can use the port.
+// open to strangers. The command tells other processes that port, and the address at which they can reach it. When the command has ended,
+// the next command can use the port.
 func TestACommandHearsNotificationsAtTheAddressThatItWasGiven(t *testing.T) {
 	taken, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -58,8 +58,8 @@ func TestDoctorFailsIfAnExpectedLockHasNoHolder(t *testing.T) {
 	})
 }
 
-// A lock that can't be read fails nothing, but is not said to have a holder either: as for any other check, doctor itself fails if the reason
-// may pass, after --timeout, or if it is interrupted, so that nobody who relies on --expect goes without an alarm.
+// A lock that can't be read fails no check, but the check does not count the lock as held either. Doctor itself fails if the reason may
+// pass, if the reads take longer than --timeout, or if a user interrupts it, so that --expect always raises an alarm.
 func TestDoctorFailsIfAnExpectedLockCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab, _ := everyState(t)

@@ -299,8 +299,8 @@ func TestAProcessIsDescribedByWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A process is named by its own service or container, whichever of its control groups has that, and not by the service that runs
-// all containers: nobody could tell two containers apart.
+// The first control group that has a service or a container names the process. On cgroup v1, a later group can be the service that runs
+// all containers, which would give the processes of two containers the same name.
 func TestAProcessIsNamedByItsOwnService(t *testing.T) {
 	id := "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for paths, want := range map[string]string{ // a control group a line

@@ -296,9 +296,9 @@ func TestTermsThatWereMergedReachThePagesThatAreOpen(t *testing.T) {
 	}
 }
 
-// Terms that were merged begin with the first of them, end as the last one, and have a holder only if all had the same: a
-// page must not say of anybody that he held a lock while another did. A page is told how many they are, even if the last one
-// was missed: it would otherwise show them as one long term.
+// Merged terms begin with the first term and end as the last one. They have a holder only if all the terms had the same holder, because
+// the page would otherwise name a holder for a time in which another process held the lock. The page gets the number of terms even if
+// the last one was missed. Otherwise, it would show them as one long term.
 func TestMergedTermsSayWhatIsTrueOfAllOfThem(t *testing.T) {
 	for holders := range 4 { // with 0, all terms were missed
 		k := &lock{}
