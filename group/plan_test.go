@@ -358,8 +358,8 @@ func TestACrowdReadsItsMembersRarelyAndIsAsFastAsAFew(t *testing.T) {
 		shared()
 		c.sleep(2 * lease)
 		c.rows.Store(0)
-		c.sleep(2 * lease)
-		read := float64(c.rows.Load()) / n / 2
+		c.sleep(6 * lease) // all members read at nearly the same times: two leases have three or four of these reads
+		read := float64(c.rows.Load()) / n / 6
 		assert.Less(t, read, 1.8*2*n, "rows that a member reads in a lease: each look would read all, three times")
 		assert.Greater(t, read, 1.2*2*n, "and more than once")
 		dead := ps[7]
