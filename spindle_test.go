@@ -26,6 +26,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		says []string
 	}{
 		{spindle.New(nil, "locktable", "mylock"), []string{"client is nil", "spindle.Open"}},
+		{spindle.New(nil, "locktable", "mylock", spindle.WithSharedRequests()), []string{"client is nil"}},
 		{spindle.New(db, "locktable", ""), []string{"name is empty"}},
 		{spindle.New(db, "locktable", long), []string{"5000 bytes", "at most 4096"}},
 		{spindle.New(db, "locktable", "a\xffb"), []string{`"a\xffb"`, "UTF-8"}},

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/batch"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -71,7 +72,8 @@ func (f *Fake) Process(id string) *Process {
 	f.gates = append(f.gates, g)
 	f.mu.Unlock()
 	p := &Process{Table: lockTable, cut: g.Hold, mend: g.Mend}
-	p.seam = seam(id, func(c *options.Config) { c.Store = g })
+	requests := &batch.Requests{} // which the locks of one process share
+	p.seam = seam(id, func(c *options.Config) { c.Store, c.Requests = g, requests })
 	return p
 }
 

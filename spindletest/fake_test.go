@@ -15,6 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/batch"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/lock"
@@ -55,6 +56,22 @@ func TestProcessesOfAFakeCompeteForItsLocks(t *testing.T) {
 		elsewhere := run(t, spindletest.NewFake(t).Process("c"))
 		synctest.Wait()
 		require.True(t, has(elsewhere), "two fakes are two tables")
+	})
+}
+
+// The locks of a process on a fake can share their requests, although the process has no client. Two processes share none.
+func TestLocksOnAFakeShareRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := spindletest.NewFake(t)
+		p := fake.Process("a")
+		l := run(t, p, spindle.WithSharedRequests())
+		synctest.Wait()
+		require.True(t, has(l))
+		requests := func(p *spindletest.Process) *batch.Requests {
+			return options.New([]spindle.LockOption{p.Option()}).Requests
+		}
+		assert.Same(t, requests(p), requests(p))
+		assert.NotSame(t, requests(p), requests(fake.Process("b")))
 	})
 }
 

@@ -181,14 +181,14 @@ func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Span
 		store = c.Store
 	}
 	requests := c.Requests
-	if requests == nil && (db != nil || c.Shared) {
+	if requests == nil && db != nil {
 		requests = batch.Of(db, name)
 	}
 	if requests != nil {
 		c.gate = &requests.Claims
-	}
-	if c.Shared {
-		store = requests.Store(store, c.Lease)
+		if c.Shared {
+			store = requests.Store(store, c.Lease)
+		}
 	}
 	t := table.Table{Store: store}
 	if n := c.Notifier; n != nil {
