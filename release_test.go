@@ -45,6 +45,20 @@ func TestAReleaseThatWasSentAgainIsNoLoss(t *testing.T) {
 	}
 }
 
+// A candidate whose Run ends after the reply to its claim was lost frees that claim. The others need not wait for a lease.
+func TestACandidateThatStopsFreesAClaimWithoutAReply(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Machine("a")
+		a.Link.Lose(nil, func(step string) bool { return step == "claim" })
+		b.Run(a)
+		time.Sleep(fleet.Lease / 100)
+		b.End(a)
+		c := b.Start("c")
+		b.Until(fleet.Lease/2, c.Has)
+		b.End(c)
+	})
+}
+
 // The lock was taken away by an operator, so the term is lost, whatever the client sends again.
 func TestAReleaseAfterTheLockWasBrokenIsALoss(t *testing.T) {
 	for _, successor := range []bool{false, true} {

@@ -53,6 +53,7 @@ func (e *elector) run(ctx context.Context) (overdue func(), err error) {
 			err = e.lead(ctx, t)
 		}
 	}
+	e.candidate.Abandon()
 	e.watch.Close()
 	e.lock.runs.Stop()
 	e.lock.show(view{})

@@ -94,6 +94,30 @@ func TestAnOutageThatHitsAClaimIsWaitedFor(t *testing.T) {
 	}
 }
 
+// A call that returns without the lock leaves no claim behind, even if the reply to its claim was lost: neither a call that does not
+// wait nor one whose ctx has ended. Others need not wait for a lease to expire that nobody has.
+func TestACallThatGivesUpLeavesNoClaimBehind(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		inVirtualTime(t, func(b *bed) {
+			p := b.process()
+			p.Lose(nil, memstore.Once("claim"))
+			m, began := p.mutex("m"), time.Now()
+			if waits {
+				ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+				defer cancel()
+				require.ErrorIs(t, m.Lock(ctx), context.DeadlineExceeded)
+			} else {
+				_, err := m.TryLock(b.Context())
+				require.Error(t, err)
+			}
+			time.Sleep(time.Until(began.Add(m.contender.config.Lease / 2)))
+			ok, err := b.process().mutex("m").TryLock(b.Context())
+			require.NoError(t, err)
+			assert.True(t, ok, "waits: %v", waits)
+		})
+	}
+}
+
 var mayPass = map[string]error{
 	"permission":  refused(codes.PermissionDenied),
 	"credentials": refused(codes.Unauthenticated),

@@ -28,6 +28,7 @@ type waiter struct {
 	inTable  atomic.Bool           // its process may have a ticket
 	callers  []uintptr             // the stack when the call began to wait (see caller)
 	garbage  *atomic.Bool          // set when the value that the call locks has become garbage
+	abandon  func()                // frees a claim whose reply was lost (see elect.Candidate)
 }
 
 // line contains what a waiter needs to queue with other processes.
@@ -53,7 +54,7 @@ type found struct {
 
 // waiter returns a waiter for locks with the given queues.
 func (s *contender) waiter(try bool, garbage *atomic.Bool, queues ...string) *waiter {
-	w := &waiter{place: place{queue: join(s.queue())}, choose: elect.All, try: try, since: s.config.Clock.Now(), patience: s.patience(), garbage: garbage}
+	w := &waiter{place: place{queue: join(s.queue())}, choose: elect.All, try: try, since: s.config.Clock.Now(), patience: s.patience(), garbage: garbage, abandon: func() {}}
 	w.callers = make([]uintptr, 16)
 	w.callers = w.callers[:runtime.Callers(2, w.callers)]
 	w.contender, w.watch = s, s.about.Watch()
@@ -66,7 +67,7 @@ func (s *contender) waiter(try bool, garbage *atomic.Bool, queues ...string) *wa
 }
 
 // wait runs compete in a new goroutine. If ctx ends, that goroutine still releases any locks that it has claimed,
-// leaves the process's queue, and deletes its tickets. The program may exit once wait has returned. Therefore, wait
+// leaves the process's queue, frees a claim whose reply was lost, and deletes its tickets. The program may exit once wait has returned. Therefore, wait
 // first gives the goroutine time to delete the tickets: at most a tenth of the lease or 500 ms, whichever is shorter.
 // If the last request failed, wait returns immediately.
 func (w *waiter) wait(ctx context.Context, compete func(context.Context) (*held, error)) (*held, error) {
@@ -90,6 +91,7 @@ func (w *waiter) wait(ctx context.Context, compete func(context.Context) (*held,
 			}
 		}
 		if h == nil {
+			w.abandon()
 			w.Forget()
 		}
 	}()
@@ -183,6 +185,7 @@ func (w *waiter) candidate(names ...string) elect.Candidate {
 // waiter at the front of its process's queue puts a ticket into the locks' queues, unless the process already has one.
 func (w *waiter) acquire(ctx context.Context, c *elect.Candidate) (*elect.Term, error) {
 	defer w.Ear.Close()
+	w.abandon = c.Abandon
 	var f found
 	for ctx.Err() == nil {
 		step := c.Try(ctx, w.choose, wait.MaxPause(&w.config))

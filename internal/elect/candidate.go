@@ -48,7 +48,7 @@ type memory struct {
 	yielded    bool  // the cool-down also ends when another candidate holds a lock
 	rest       Pause // like coolDown, but at the owner's request
 	aborted    bool  // its last claim was aborted, and no poll has shown since whether that was wasted
-	unsure     bool  // the outcome of its last claim is unknown
+	unsure     bool  // the outcome of a claim is unknown
 	contests   int   // the number of consecutive claims lost to other candidates
 	retry      Backoff
 }

@@ -48,7 +48,7 @@ func (c claimant) claim(ctx context.Context, observed []table.Observation) (*Ter
 		token, err = c.on.Claim(ctx, c.ID, observed...)
 		return err
 	})
-	c.unsure = err != nil && !First(err)
+	c.unsure = err != nil && (c.unsure || !First(err)) // the claim that was first may be an earlier one of this candidate
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
@@ -169,9 +169,22 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 		return false
 	}
 	// If this fails, the next poll leads to another attempt.
-	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) })
+	c.unsure = c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) }) != nil
 	c.cool(rest)
 	return true
+}
+
+// Abandon must be called when the candidate stops competing without a term. If the reply to its last claim was lost,
+// Abandon polls once, and frees the claim if it was applied. Otherwise, the claim would block the other candidates
+// until it expired.
+func (c *Candidate) Abandon() {
+	if !c.unsure {
+		return
+	}
+	ctx := context.Background()
+	if seen, err := c.Look(ctx); err == nil {
+		c.disown(ctx, seen)
+	}
 }
 
 // withdraw frees locks whose confirmation failed, even if the confirmation turns out to have been applied. The

@@ -140,6 +140,55 @@ func TestACandidateThatDisownsItsClaimsLeavesTheLocksAlone(t *testing.T) {
 	}
 }
 
+// A candidate that stops competing frees its claims that were applied but not answered. After any other last step, it sends nothing.
+func TestACandidateThatStopsLeavesNoClaimBehind(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			link := &memstore.Link{Store: &memstore.Store{}}
+			c, other := candidate("c", link, "m", "n"), candidate("other", link.Store, "m", "n")
+			if lost {
+				link.Lose(nil, memstore.Once("claim"))
+			} else {
+				link.Refuse(refusingStep("claim", table.ErrChanged))
+			}
+			require.Nil(t, c.Try(t.Context(), All, lease/3).Term)
+			link.Refuse(func(step string) error {
+				assert.True(t, lost, "it sends %s", step)
+				return nil
+			})
+			c.Abandon()
+			c.Abandon()
+			require.NotNil(t, other.Try(t.Context(), All, lease/3).Term)
+		})
+	}
+}
+
+// A claim that is applied late is the candidate's own, even if it makes the candidate's next claim fail: another candidate seems to
+// have been first. The candidate frees it.
+func TestALateClaimIsDisownedEvenIfItPrecedesTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		link := &memstore.Link{Store: store}
+		c := candidate("c", link, "m")
+		seen, err := c.Look(t.Context())
+		require.NoError(t, err)
+		link.Lose(memstore.Once("claim"), nil)
+		require.Error(t, c.Try(t.Context(), All, lease/3).Err)
+		applied := false
+		link.Refuse(func(step string) error {
+			if step == "claim" && !applied {
+				applied = true
+				_, err := table.Table{Store: store}.Claim(t.Context(), c.ID, seen[0].Observation)
+				require.NoError(t, err)
+			}
+			return nil
+		})
+		require.True(t, c.Try(t.Context(), All, lease/3).Lost)
+		require.True(t, c.Try(t.Context(), All, lease/3).CoolingDown)
+		require.NotNil(t, candidate("other", store, "m").Try(t.Context(), All, lease/3).Term)
+	})
+}
+
 // A poll says for how long a lock has been claimable, whether the candidate itself may claim it or not. A waiter goes by it when those
 // ahead of it do not claim.
 func TestAPollSaysForHowLongALockHasBeenClaimable(t *testing.T) {

@@ -213,7 +213,7 @@ var (
 		one("a signal keeps a slot that may be unknown", "TestASlotThatMayBeUnknownIsGivenBackHoweverTheWaitEnds", execWaitGo,
 			"step.Term.Release(context.WithoutCancel(ctx), errGivenUp)", "step.Term.Release(ctx, errGivenUp)"),
 		one("a won wait deletes its ticket again", "TestAProgramDoesNotWaitForTheQueueOnceTheLockIsHeld", execWaitGo,
-			"w.place != nil && !won && ", "w.place != nil && "),
+			"\tif won {\n\t\treturn\n\t}\n\tcandidate", "\tcandidate"),
 		one("a key is chosen at each poll", "TestAnExecKeepsItsKeyWhileItWaits", execOnceGo,
 			"\tif x.todo.Key == \"\" {\n\t\tif err", "\tif true {\n\t\tif err"),
 		one("a key that can't be compared is done", "TestWhatWasDoneLastDecidesWheneverExecLearnsOfIt", execOnceGo,

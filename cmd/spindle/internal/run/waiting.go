@@ -138,13 +138,20 @@ func (w *waits) rest(ctx context.Context, step elect.Step, began elect.Instant) 
 	}
 }
 
-// leave ends the wait. If the command has not acquired the lock, leave also deletes its ticket. Once ctx has ended, it
-// does not wait long for the deletion.
+// leave ends the wait. If the command has not acquired the lock, leave also frees a claim whose reply was lost, and
+// deletes the command's ticket. Once ctx has ended, it does not wait long for that.
 func (w *waits) leave(ctx context.Context, won bool) {
 	w.follower.Ear.Close()
-	if w.place != nil && !won && w.place.Own.Nonce != "" {
-		soon(ctx, w.config.Lease, w.place.Forget)
+	if won {
+		return
 	}
+	candidate, place := w.candidate.Again(), w.place // a copy, because the command may compete again meanwhile
+	soon(ctx, w.config.Lease, func() {
+		candidate.Abandon()
+		if place != nil && place.Own.Nonce != "" {
+			place.Forget()
+		}
+	})
 }
 
 // book returns a new notify.Book for a term, with the waiters to tell when its lock is released.

@@ -404,6 +404,24 @@ func TestAnExecThatStopsWaitingLeavesNoTicket(t *testing.T) {
 	}
 }
 
+// An exec that ends without the lock leaves no claim behind, even if the reply to its claim was lost.
+func TestAnExecThatStopsWaitingLeavesNoClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		s := newSite(t, store, "a")
+		s.Lose(nil, memstore.Once("claim"))
+		s.start()
+		synctest.Wait()
+		s.signals <- syscall.SIGTERM
+		assert.Equal(t, byTerm, s.ends().Code)
+		time.Sleep(lease / 3)
+		require.NotEmpty(t, store.Rows())
+		for name, row := range store.Rows() {
+			assert.True(t, row.Heartbeat.IsZero(), "%s is claimed", name)
+		}
+	})
+}
+
 // Who no longer waits exchanges no messages, however it waited, and whether it has the lock now or has given up. A command with --restart
 // waits many times in one process, which would keep what it has forgotten, and ask for it.
 func TestAnExecThatStopsWaitingSendsNoMessages(t *testing.T) {
