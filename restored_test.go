@@ -76,11 +76,19 @@ func aroundABackup(t testing.TB, db *spindletest.Database) (terms twoTerms) {
 	eventually(t, "election", terms.first.has)
 	terms.inBackup = terms.first.token()
 	terms.rows = backUp(t, db)
-	require.NoError(t, terms.first.stop())
+	ended(t, terms.first)
 	terms.second = stand(t, connect(t, db), db, spindle.WithLease(2*lease))
 	eventually(t, "a later term", terms.second.has)
 	terms.afterBackup = terms.second.token()
 	return terms
+}
+
+// ended ends the process of l. A busy machine may release a lock with a short lease too late. It then expires.
+func ended(t testing.TB, l *standing) {
+	t.Helper()
+	if err := l.stop(); err != nil {
+		require.ErrorContains(t, err, "left to expire")
+	}
 }
 
 // The guarantee of the runbook's procedure: all processes are stopped before the old rows come back, and started after
@@ -89,7 +97,7 @@ func TestARestoredTableHasALeaderAtOnceAndEveryEarlierTermIsOver(t *testing.T) {
 	onTheEmulator(t)
 	db := spindletest.New(t, spindletest.WithDDL(registerDDL))
 	terms := aroundABackup(t, db)
-	require.NoError(t, terms.second.stop())
+	ended(t, terms.second)
 	time.Sleep(2 * lease) // a backup is older than a lease
 
 	terms.rows.restore(t, db)

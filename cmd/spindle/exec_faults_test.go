@@ -113,8 +113,9 @@ func TestNothingSurvivesWhateverHappensAroundExec(t *testing.T) {
 	t.Parallel()
 	e, path := newDatabase(t)
 
-	// The next exec does not wait for long enough for a long lease to expire: it gets what the watchdog has released.
-	short, long := []string{"--lease", "6s"}, []string{"--lease", "60s"}
+	// The next exec waits for half a minute, so that a short lease can expire meanwhile. A long one can't: the watchdog must have
+	// released it. Even a short one bears a machine that is busy for seconds.
+	short, long := []string{"--lease", "18s"}, []string{"--lease", "60s"}
 	const byKill, byTerm, lost = 137, 143, 76
 	faults := []struct {
 		name   string
