@@ -99,7 +99,6 @@ func (h *hold) happened(e elect.TermEvent) {
 	case elect.InJeopardy:
 		h.put(event{what: jeopardy, err: e.Err})
 	case elect.Lost:
-		h.change(func(s *status) { s.ended = e.Err })
 		h.put(event{what: termEnded, err: e.Err})
 	}
 }
@@ -158,8 +157,15 @@ func (h *hold) handle(e event) {
 	switch {
 	case e.what == won:
 		h.term.lock, h.term.names = e.lock, namesOf(h.asked, e.lock)
-	case e.what == termEnded && wasWaiting:
-		h.cause = e
+		if e.lock.Left() > 0 && h.status().ended != nil { // a semaphore tries again if it loses a slot while it checks it
+			e.what = wonAgain
+			h.change(func(s *status) { s.ended = nil })
+		}
+	case e.what == termEnded:
+		h.change(func(s *status) { s.ended = e.err })
+		if wasWaiting {
+			h.cause = e
+		}
 	}
 	actions := h.machine.on(e.what)
 	h.change(func(s *status) { s.phase = h.machine.phase })

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/lock"
 )
@@ -39,6 +40,35 @@ func TestALockThatIsLostBeforeHeldIsAnsweredByLost(t *testing.T) {
 		h.run()
 		assert.Equal(t, "lost", h.status().outcome())
 		assert.Equal(t, []string{"lost superseded"}, answered(h))
+	}
+}
+
+// A semaphore that loses a slot before it hands the slot over waits on. The program is told that it holds the next slot, and the
+// release of that slot succeeds: the program never had the one that was lost.
+func TestALossBeforeTheSlotThatAProgramGetsDoesNotCount(t *testing.T) {
+	for what, lose := range map[string]func(*bed){
+		"expired": func(b *bed) { b.link.Cut() },
+		"superseded": func(b *bed) {
+			b.link.Lose(func(step string) bool { return step == "observe" }, nil)
+			seen, err := table.Table{Store: b.store}.Observe(b.Context(), "a/slot/0000")
+			require.NoError(b, err)
+			b.breaks(said{Token: int64(seen[0].Token), Names: []string{"a/slot/0000"}})
+		},
+	} {
+		among(t, 10, func(b *bed) {
+			confirmed := memstore.Once("confirm")
+			b.link.After(func(step string) {
+				if confirmed(step) {
+					lose(b)
+				}
+			})
+			s := b.asks("p", "POST /v1/semaphores?name=a&slots=1&lease=9s")
+			time.Sleep(20 * time.Second)
+			b.link.Mend()
+			held := s.reads("held")
+			status, j := b.call("p", "POST /v1/holds/"+held.Hold+"/release")
+			assert.Equal(t, []any{http.StatusOK, "released"}, []any{status, j["state"]}, "%s: %v", what, j)
+		})
 	}
 }
 

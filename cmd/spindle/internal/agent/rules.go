@@ -43,6 +43,7 @@ type happening int
 
 const (
 	won        happening = iota // the lock was acquired
+	wonAgain                    // the lock was acquired after the term that has ended, so that the loss does not count
 	refused                     // the lock was not acquired; err says why
 	beat                        // a heartbeat was acknowledged
 	jeopardy                    // a heartbeat failed, after one that succeeded
@@ -97,8 +98,9 @@ var rules = []rule{
 	{in{waiting}, on{won}, held, do{sayHeld}},
 	{in{waiting}, on{termEnded}, missed, nil},
 	{in{missed}, on{won}, over, do{sayLost, discard, end}},
+	{in{missed}, on{wonAgain}, held, do{sayHeld}},
 	{in{waiting, missed}, on{streamEnds, exits, gone, stalls, asked, stopAsked}, quitting, do{quit}},
-	{in{quitting}, on{won}, releasing, do{release}},
+	{in{quitting}, on{won, wonAgain}, releasing, do{release}},
 	{in{waiting, missed, quitting}, on{refused}, over, do{sayRefused, end}},
 
 	{in{held, stopping, doubtful}, on{beat}, same, do{sayUntil}},

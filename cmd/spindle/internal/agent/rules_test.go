@@ -141,8 +141,10 @@ func TestTheUsualCourses(t *testing.T) {
 		{on{exits, won}, releasing, do{quit, release}},
 		{on{asked, won}, releasing, do{quit, release}},
 		{on{stopAsked, won}, releasing, do{quit, release}},
+		{on{termEnded, stopAsked, wonAgain}, releasing, do{quit, release}},
 		{on{won, stopAsked, stopAsked, beat}, stopping, do{sayHeld, sayStop, sayUntil}}, // it is asked to stop once, and keeps its lock
 		{on{termEnded, won}, over, do{sayLost, discard, end}},                           // it must not begin to work
+		{on{termEnded, wonAgain, beat}, held, do{sayHeld, sayUntil}},                    // it never had what was lost
 	} {
 		got := course{}
 		for _, what := range c.events {
