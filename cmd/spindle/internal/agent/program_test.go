@@ -214,6 +214,34 @@ func TestRequestsBeginInTurn(t *testing.T) {
 	})
 }
 
+// A client can send more before its request is answered, such as an empty line or its next request. What it sends does not yet
+// count as a request that begins. Otherwise, a few connections would delay all other requests of the program.
+func TestWhatFollowsARequestThatWaitsDoesNotBegin(t *testing.T) {
+	among(t, 1000, func(b *bed) {
+		answer := make(chan struct{})
+		b.before(func(string) { <-answer })
+		var all []*stream
+		for i := range 40 {
+			s := b.asks("a", fmt.Sprintf("POST /v1/locks?wait=0&lease=1h&name=%d", i))
+			_, err := s.Write([]byte("\n"))
+			require.NoError(b, err)
+			all = append(all, s)
+		}
+		synctest.Wait()
+		assert.Empty(t, b.agent.programs.byKey["a"].begins)
+		livez := b.asks("a", "GET /livez")
+		assert.True(t, happened(livez.answered))
+		close(answer)
+		for _, s := range all {
+			s.reads("held")
+		}
+		_, err := livez.Write([]byte("GET /livez HT"))
+		require.NoError(b, err)
+		synctest.Wait()
+		assert.Len(t, b.agent.programs.byKey["a"].begins, 1, "the next request of a connection begins once the first has been answered")
+	})
+}
+
 // The connections of a program are limited, so that it can't use up the agent's descriptors. The others are not affected.
 func TestAProgramsConnectionsAreLimited(t *testing.T) {
 	among(t, 10, func(b *bed) {

@@ -47,13 +47,14 @@ func (l listener) Accept() (net.Conn, error) {
 
 // conn is the connection of a program. Only a limited number of one program's requests may begin at a time; further
 // requests wait. The beginning of a request lasts from its first bytes until its handler waits for something or has
-// answered. Idle connections do not count.
+// answered. Idle connections do not count, and neither does what a client sends while its handler waits.
 type conn struct {
 	net.Conn
 	agent   *Agent
 	program *program
 	refused bool // the program has too many connections
 	begins  atomic.Bool
+	waits   atomic.Bool // the handler of its request waits, and net/http reads ahead to see whether the client goes
 	closed  atomic.Bool
 }
 
@@ -66,7 +67,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n, err := c.Conn.Read(b)
-	if n > 0 && !c.begins.Load() {
+	if n > 0 && !c.begins.Load() && !c.waits.Load() { // in this order, because slow sets waits first
 		c.program.begins <- struct{}{}
 		c.begins.Store(true)
 	}
@@ -97,6 +98,7 @@ func (c *conn) Close() error {
 func changed(c net.Conn, to http.ConnState) {
 	if to != http.StateNew && to != http.StateActive {
 		c.(*conn).pass()
+		c.(*conn).waits.Store(false)
 	}
 }
 
@@ -114,6 +116,7 @@ func socketOf(r *http.Request) net.Conn {
 // slow is called before a handler waits for something, so that other requests can begin.
 func slow(r *http.Request) {
 	if c, ok := r.Context().Value(connection{}).(*conn); ok { // not a probe over TCP
+		c.waits.Store(true)
 		c.pass()
 	}
 }
