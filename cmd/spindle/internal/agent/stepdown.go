@@ -55,20 +55,19 @@ func (s *steppingDown) run(ctx context.Context) error {
 	}
 	ctx, stop := terminal.UntilInterrupted(ctx)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, s.within)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.within, fmt.Errorf("--within %v", s.within))
 	defer cancel()
 	path := "/v1/stepdown"
 	if s.drain {
 		path += "?drain"
 	}
 	var answer struct {
-		Held   int    `json:"held"`
 		Detail string `json:"detail"`
 	}
 	status, err := post(ctx, s.socket, path, &answer)
 	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("some programs have not released their locks yet (--within %v); each lock stays held until its program releases it or ends", s.within)
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("some programs have not released their locks yet (%v); each lock stays held until its program releases it or ends", context.Cause(ctx))
 	case err != nil:
 		return fmt.Errorf("no valid answer from the agent at %s: %w; check that it is running, or give another socket with --agent", s.socket, err)
 	case status != http.StatusOK:

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ func TestAStepDownEndsInTime(t *testing.T) {
 		}
 		err := testcheck.Await(t, ended, "the end of a stepdown")
 		assert.ErrorContains(t, err, "some programs have not released their locks yet")
+		assert.Equal(t, within != time.Hour, strings.Contains(err.Error(), "--within"), "the limit is named if it was reached: %v", err)
 	}
 }
 
