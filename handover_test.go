@@ -200,6 +200,33 @@ func TestWhoStepsDownLetsOthersGoFirst(t *testing.T) {
 	}
 }
 
+// A leader that was told to step down leaves the lock to others for a lease, even if it loses the lock before its work has
+// returned. If it took the lock back as soon as it could, the step-down would have changed nothing.
+func TestWhoLosesTheLockWhileItStepsDownLetsOthersGoFirst(t *testing.T) {
+	for name, lose := range map[string]func(*fleet.Machine){
+		"its heartbeats fail":      func(a *fleet.Machine) { a.Link.Refuse(func(string) error { return errors.New("refused") }) },
+		"its machine is suspended": func(a *fleet.Machine) { a.Clock.Wall.Add(int64(fleet.Lease)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				work := make(chan struct{})
+				a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done(); <-work }))
+				stepDown(context.Background(), a)
+				time.Sleep(fleet.Lease / 2) // the work has been told to stop
+				lose(a)
+				b.Until(2*fleet.Lease, func() bool { return strings.HasSuffix(a.Seen.Kinds(), "lost") })
+				assert.ErrorIs(t, a.Seen.Last().Err, spindle.ErrExpired)
+				a.Link.Refuse(nil)
+				close(work)
+				again := b.Until(3*fleet.Lease, a.Has)
+				assert.GreaterOrEqual(t, again, fleet.Lease-time.Millisecond)
+				assert.Less(t, again, 4*fleet.Lease/3+time.Second)
+				b.End(a)
+			})
+		})
+	}
+}
+
 // An operator who breaks a lock wants it to have a different holder.
 func TestABrokenLockGoesToAnother(t *testing.T) {
 	for range 20 {

@@ -296,6 +296,8 @@ func (l *leader) lost(reason error, at elect.Instant) {
 	l.calls.outcome = &reason
 	if errors.Is(reason, ErrSuperseded) {
 		l.loop.candidate.Yield(true, "") // the lock was taken away so that a different candidate gets it
+	} else if l.stop.why != nil {
+		l.loop.candidate.Yield(false, l.course.by) // the lock was being given up, so a different candidate goes first
 	}
 }
 

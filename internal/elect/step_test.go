@@ -472,6 +472,26 @@ func TestATermThatWasKeptForLongBeginsANewRow(t *testing.T) {
 	})
 }
 
+// A candidate whose heartbeats have failed waits until its old lease expires, even if its work was told to stop before.
+// Otherwise, a holder that steps down during an outage would claim its lock before the others can.
+func TestATermThatExpiresAfterItsWorkWasToldToStopWasNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memstore.Link{Store: &memstore.Store{}}
+		c := candidate("a", link, "one")
+		term := c.Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		term.CancelWork(errors.New("told to stop"))
+		link.Refuse(func(string) error { return errors.New("away") })
+		require.NoError(t, beat(&Keeper{Term: term, Notify: func(TermEvent) {}, ctx: t.Context()}))
+		<-term.Over().Done()
+		require.ErrorIs(t, context.Cause(term.Over()), ErrExpired)
+		link.Refuse(nil)
+		seen, err := c.Look(t.Context())
+		require.NoError(t, err)
+		assert.Positive(t, seen[0].FreeIn)
+	})
+}
+
 // Work that has not returned is said after a lease, and again each time the wait has doubled, together with how long it has lasted.
 // Nothing is said once the work has returned.
 func TestAReminderSaysHowLongTheWaitHasLasted(t *testing.T) {

@@ -88,7 +88,7 @@ func (p *past) settle() {
 	if t.standing.Load().acknowledged.Since(t.began) >= 10*t.lease {
 		p.expired = 0
 	}
-	if !errors.Is(context.Cause(t.work), ErrExpired) || !t.inJeopardy() {
+	if !errors.Is(context.Cause(t.over), ErrExpired) || !t.inJeopardy() {
 		return
 	}
 	p.unkept = t.token
