@@ -155,9 +155,7 @@ func (g *Gate) serve() {
 		p.owner.flying++
 		g.flying, g.given, g.order = g.flying+1, g.given+1, max(g.order, p.order)
 		p.began = p.clock.Now()
-		if g.limit > 0 || p.owner.name != "" {
-			p.timer = p.clock.AfterFunc(g.patience(), p.leave)
-		}
+		p.timer = p.clock.AfterFunc(g.patience(), p.leave) // a limit may follow while the claim is in flight
 		close(p.turn)
 	}
 	g.most = max(g.most, g.flying)

@@ -259,6 +259,28 @@ func TestWhoLeavesTheGateKeepsNoPlace(t *testing.T) {
 	})
 }
 
+// A claim that is not answered gives its place up after a while, even if there was no limit yet when it came. Otherwise, one such
+// claim could keep all later claims of the process waiting for seconds.
+func TestAClaimFromBeforeTheLimitKeepsNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Gate{}
+		began := time.Now()
+		_, err := g.enter(t.Context(), SystemClock{}, Urgent, "", false)
+		require.NoError(t, err)
+		for range shortestSample {
+			g.count(1)
+		}
+		require.Equal(t, 1, g.limit)
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		p, err := g.enter(short, SystemClock{}, Urgent, "", false)
+		require.NoError(t, err)
+		assert.Equal(t, time.Second, time.Since(began))
+		p.leave()
+		assert.Zero(t, g.flying)
+	})
+}
+
 // Even at a gate without a limit, an owner has at most 32 claims in flight, and a claim that is not answered gives its place up after a
 // while. The process's own claims do not wait.
 func TestClaimsOfAnOwnerThatAreNotAnsweredMakeRoomForOthers(t *testing.T) {
