@@ -194,7 +194,7 @@ func (p *place) leave() {
 		delete(p.owners, p.owner.name)
 	}
 	if i := slices.Index(p.waiting, p); i >= 0 {
-		p.waiting = slices.Delete(p.waiting, i, i+1)
+		p.giveUpTurn(i)
 		return
 	}
 	if p.timer != nil {
@@ -203,6 +203,20 @@ func (p *place) leave() {
 	p.flying--
 	p.owner.flying--
 	p.serve()
+}
+
+// giveUpTurn removes the place from the queue, where it has the given index. The owner's later claims of the same
+// urgency move up. Otherwise, an owner whose claims often time out would wait ever longer for its next turn.
+func (p *place) giveUpTurn(i int) {
+	for j := i + 1; j < len(p.waiting); j++ {
+		if q := p.waiting[j]; q.owner == p.owner && q.urgency == p.urgency {
+			p.waiting[i], p.order, q.order, i = q, q.order, p.order, j
+		}
+	}
+	p.waiting = slices.Delete(p.waiting, i, i+1)
+	if p.owner.order == p.order {
+		p.owner.order--
+	}
 }
 
 // answered records that a claim was not aborted, and gives up its place.

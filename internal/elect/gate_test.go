@@ -242,6 +242,43 @@ func TestAnOwnerThatComesLaterTakesTurnsWithTheOthers(t *testing.T) {
 	}
 }
 
+// An owner whose claims give up waiting keeps its turns: its later claims take the places of those that have left. Otherwise, an
+// owner whose claims often time out would come after all others, although it gets nothing.
+func TestClaimsThatGiveUpCostTheirOwnerNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, leave := full(t)
+		var order []string
+		join := func(owner string) (giveUp func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				if p, err := g.enter(ctx, SystemClock{}, Patient, owner, false); err == nil {
+					order, leave = append(order, owner), p.leave
+				}
+			}()
+			synctest.Wait()
+			return func() { cancel(); synctest.Wait() }
+		}
+		join("x")
+		giveUp := join("x")
+		for range 20 {
+			next := join("x")
+			giveUp()
+			giveUp = next
+		}
+		join("x")
+		for range 4 {
+			join("y")
+		}
+		for range 7 {
+			leave()
+			synctest.Wait()
+		}
+		leave()
+		assert.Equal(t, []string{"x", "y", "x", "y", "x", "y", "y"}, order)
+		assert.Empty(t, g.owners)
+	})
+}
+
 // A claim whose ctx ends while it waits leaves the gate. A claim that is not answered gives its place up after a while.
 func TestWhoLeavesTheGateKeepsNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
