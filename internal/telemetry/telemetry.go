@@ -122,7 +122,7 @@ type Watch struct {
 	locks  []metric.MeasurementOption // the attributes of each lock
 
 	seen   []elect.LockView // the locks as the last attempt saw them
-	waited bool             // a lock was not free when the candidate looked
+	waited bool             // too few locks or slots were free when the candidate looked
 
 	mu       sync.Mutex
 	since    time.Time // when the candidate began to wait
@@ -152,9 +152,14 @@ func (w *Watch) Close() {
 func (w *Watch) Tried(step elect.Step) {
 	w.endElection(step)
 	w.seen = step.Seen
+	free := 0
 	for _, s := range step.Seen {
-		w.waited = w.waited || step.Term == nil && s.FreeIn > 0
+		if s.FreeIn <= 0 {
+			free++
+		}
 	}
+	// A semaphore is one lock with many slots.
+	w.waited = w.waited || step.Term == nil && len(step.Seen) > 0 && free < len(w.locks)
 }
 
 // Queued reports that the candidate has entered the queue for one of its locks, behind the given number of other

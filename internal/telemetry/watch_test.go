@@ -246,6 +246,28 @@ func TestTheGapIsTheTimeWithoutAHolder(t *testing.T) {
 	}
 }
 
+// A call for a slot of a semaphore has waited only if it has seen all slots taken. If another process was first with a free slot,
+// the other free slots may have had no holder for hours, and nobody has waited for them.
+func TestACallThatSawAFreeSlotHasNotWaited(t *testing.T) {
+	for taken := range 4 {
+		r := fleet.NewReports()
+		w, term := scope(r, false, "s").Watch(), wins(t, "s/slot/0002")
+		at, seen := term.Token().Time(), make([]elect.LockView, 3)
+		for i := range seen {
+			seen[i] = elect.LockView{Observation: table.Observation{Name: fmt.Sprintf("s/slot/%04d", i), At: at}, Last: at.Add(-time.Hour)}
+			if i < taken {
+				seen[i].FreeIn = time.Second
+			}
+		}
+		w.Tried(elect.Step{Seen: seen, Lost: true})
+		w.Tried(elect.Step{Seen: seen, Term: term})
+		w.Elected(term).Over(telemetry.Stopped)
+		_, counted := r.Metrics(t)["gap.duration_sum{lock=s}"]
+		assert.Equal(t, taken == len(seen), counted, "%d slots are taken", taken)
+		w.Close()
+	}
+}
+
 // A trace shows the steps of an election or a handover inside its span. It also shows every call that fails, but no polls or
 // heartbeats that succeed. The spans of a single call belong to its caller's trace, and the spans of a loop do not.
 func TestWhichStepsHaveSpansAndWhere(t *testing.T) {
