@@ -84,7 +84,7 @@ func (c call) outcome(done string) string {
 func failure(ctx context.Context, err error) codes.Code {
 	cause := context.Cause(ctx)
 	switch {
-	case err == nil, errors.Is(cause, context.Canceled):
+	case err == nil, errors.Is(ctx.Err(), context.Canceled) && table.FaultOf(cause) != table.Unreachable:
 		return codes.OK
 	case table.Refused(err): // also if it says that the token was superseded because the whole table is gone
 		return spanner.ErrCode(err)
