@@ -172,8 +172,9 @@ func (p *page) answer(m message, to contact, noted bool) {
 	p.n.post(said, to, noted)
 }
 
+// compare orders waiters by their tickets. Followers of an elector, which have none, come last.
 func compare(a, b waiter) int {
-	return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.nonce, b.nonce))
+	return cmp.Or(cmp.Compare(uint64(a.time-1), uint64(b.time-1)), cmp.Compare(a.nonce, b.nonce))
 }
 
 // lately reports whether a waiter has asked in the last two intervals.

@@ -371,6 +371,34 @@ func TestAnAnswerSaysWhoIsAheadAndWhatComesNext(t *testing.T) {
 	})
 }
 
+// A waiter in the queue comes before all followers of an elector, as it does when the lock is freed. If an answer counted the
+// followers, the first in the queue would leave the free lock to them.
+func TestFollowersAreNotAheadOfTheQueue(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, from := w.process(), w.process().at
+		book := holder.holds(1)
+		queued, seq := waiter{time: 7, nonce: 1}, uint64(0)
+		asks := func(who waiter) message {
+			seq++
+			w.sent(only(waiting))
+			holder.hears(book[0], message{kind: waiting, seq: seq, waiter: who, from: from})
+			said := w.sent(func(m message) bool { return m.waiter == who && m.seq == seq })
+			require.Len(t, said, 1)
+			return said[0]
+		}
+		assert.Zero(t, asks(queued).ahead)
+		for i := range mostFirst {
+			assert.EqualValues(t, 1+i, asks(waiter{nonce: uint64(2 + i)}).ahead, "the queue, and the followers before")
+		}
+		assert.Zero(t, asks(queued).ahead)
+		book.Free(false)
+		said := asks(queued)
+		assert.Equal(t, free, said.kind)
+		assert.Zero(t, said.ahead)
+		assert.Zero(t, said.after)
+	})
+}
+
 // lateClock keeps the functions of its timers. A test can run them even after a timer was stopped, as if they had begun before.
 type lateClock struct {
 	elect.SystemClock
