@@ -1,6 +1,7 @@
 package spindletest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func supersedePartition(tb testing.TB, store table.Store, group, partition strin
 	bad := errors.Join(table.CheckGroup(group), table.CheckPartition(group, partition))
 	return usurper{tb, table.Table{Store: store}, name}.seize(bad, func(ctx context.Context, t table.Table) (table.Observation, error) {
 		snapshot, err := t.LookAtGroup(ctx, group, table.GroupQuery{WithLeases: []string{name}})
-		return snapshot.Partitions[name], err
+		return snapshot.Partitions[name], cmp.Or(err, snapshot.Unreadable[name])
 	})
 }
 

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -60,5 +62,25 @@ func TestALateReleaseChangesNothing(t *testing.T) {
 				assert.Equal(t, after < options.DefaultLease, store.Rows()[name].Heartbeat.IsZero(), "%s after %v", name, after)
 			})
 		}
+	}
+}
+
+// A lock whose lease row can't be read keeps its holder, and the failure says why. A newer version may hold the lock by rules
+// that this one does not know.
+func TestALockThatCanNotBeReadIsNotSuperseded(t *testing.T) {
+	for name, take := range map[string]func(testing.TB, *memstore.Store){
+		"job":                func(tb testing.TB, s *memstore.Store) { supersede(tb, s, "job") },
+		"orders/partition/7": func(tb testing.TB, s *memstore.Store) { supersedePartition(tb, s, "orders", "7") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			take(t, store)
+			key := table.LeaseKey(name, table.TokenAt(store.Rows()[name].Token))
+			newer := table.Write{Kind: table.Update, Name: key, Set: []table.Cell{{Column: table.ColWriter, Value: `{"v":2,"lease":10}`}}}
+			require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{newer}))
+			before := store.Rows()
+			assert.Contains(t, Failure(t, func(tb testing.TB) { take(tb, store) }), "update this program", name)
+			assert.Equal(t, before, store.Rows(), name)
+		})
 	}
 }
