@@ -314,6 +314,27 @@ func TestStepDownSaysWhatHolds(t *testing.T) {
 	})
 }
 
+// StepDown returns an error once the work has not returned for a lease, even if Run's ctx ends in the meantime.
+func TestAStepDownIsAnsweredAfterALeaseAlsoIfRunEnds(t *testing.T) {
+	for _, stops := range []time.Duration{fleet.Lease / 2, fleet.Lease - time.Millisecond} { // after the work was told to stop
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			var told time.Time
+			work := make(chan struct{})
+			a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done(); told = time.Now(); <-work }))
+			done := stepDown(context.Background(), a)
+			b.Until(fleet.Lease, func() bool { return !told.IsZero() })
+			time.AfterFunc(stops, a.Stop)
+			assert.ErrorContains(t, <-done, "has not returned within one lease duration")
+			assert.InDelta(t, fleet.Lease, time.Since(told), float64(2*time.Millisecond))
+			began := time.Now()
+			assert.ErrorContains(t, a.StepDown(context.Background()), "has not returned within one lease duration")
+			assert.Zero(t, time.Since(began), "this is known by now")
+			close(work)
+			b.End(a)
+		})
+	}
+}
+
 // The leader function can call StepDown itself. Its ctx ends while it waits for StepDown to return.
 func TestALeaderFunctionStepsDown(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {

@@ -43,6 +43,8 @@ type stop struct {
 type calls struct {
 	waiting []chan<- error
 	outcome *error // the result of every call; nil until it is known
+	late    *time.Timer
+	hung    bool // a lease has passed since the work's context was canceled
 }
 
 // reminder is the timer of the log messages that say that the work has not returned.
@@ -66,9 +68,11 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	l.course = course{handover: c.Handover, keepOnReturn: c.KeepOnReturn, idle: c.Lead == nil}
 	l.keeper, l.book = c.Keeper(t, l.notify), c.Book(t, notify.Term{Name: e.lock.name})
 	defer l.book.Free(false) // however the term ends
-	l.reminder.Timer = c.Clock.Timer(c.Lease)
-	l.reminder.Stop()
-	defer l.reminder.Stop()
+	l.reminder.Timer, l.calls.late = c.Clock.Timer(c.Lease), c.Clock.Timer(c.Lease)
+	for _, timer := range []*time.Timer{l.reminder.Timer, l.calls.late} {
+		timer.Stop()
+		defer timer.Stop()
+	}
 	l.begin()
 	l.run()
 	l.events.Close()
@@ -142,6 +146,10 @@ func (l *leader) run() {
 			l.handle(event{what: timeIsUp})
 		case <-l.reminder.C:
 			l.remind()
+		case <-l.calls.late.C:
+			l.receive() // the work may have returned in time here, too
+			l.calls.hung = true
+			l.calls.answer(errHung(l))
 		}
 	}
 }
@@ -170,7 +178,7 @@ func (l *leader) handle(e event) {
 	switch {
 	case l.calls.outcome != nil:
 		l.calls.answer(*l.calls.outcome)
-	case l.reminder.waited > l.loop.config.Lease:
+	case l.calls.hung:
 		l.calls.answer(errHung(l))
 	}
 }
@@ -229,6 +237,7 @@ func (l *leader) cancelWork(event) {
 	v := *l.loop.lock.view.Load()
 	v.canceled = l.loop.config.Clock.Now()
 	l.loop.lock.show(v)
+	l.calls.late.Reset(l.loop.config.Lease)
 	l.remindLater()
 }
 
@@ -264,6 +273,7 @@ func (l *leader) stall(e event) {
 	l.loop.tell(Stalled, e.At, elect.Event{Token: l.keeper.Token(), Err: e.Err})
 	l.over(e.Err, e.At)
 	l.loop.lock.runs.Fail(errOverdue)
+	l.calls.late.Reset(l.loop.config.Lease)
 	l.remindLater()
 }
 
@@ -370,7 +380,6 @@ func (l *leader) remind() {
 	log.Warn(why, "waited", rounded(l.reminder.waited))
 	l.reminder.Reset(l.reminder.waited) // again each time the wait has doubled, as elect.Remind does
 	l.reminder.waited *= 2
-	l.calls.answer(errHung(l))
 }
 
 // errHung returns StepDown's error if the leader function has not returned.

@@ -349,7 +349,7 @@ var (
 		one("an announcement that was refused goes on", "TestStepDownSaysWhatHolds", announceGo,
 			"\t\t\treturn // the next heartbeat fails with the same error\n", ""),
 		one("a later StepDown waits to learn that the work hangs", "TestStepDownSaysWhatHolds", leadGo,
-			"\tcase l.reminder.waited > l.loop.config.Lease:\n\t\tl.calls.answer(errHung(l))\n", ""),
+			"\tcase l.calls.hung:\n\t\tl.calls.answer(errHung(l))\n", ""),
 
 		one("who stepped down takes its own last claim for free", "TestWhoStepsDownLetsOthersGoFirst", coolDownGo,
 			"PauseFor(c.Clock, length), true", "PauseFor(c.Clock, 0*length), true"),
