@@ -168,6 +168,8 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 		return err
 	})
 	switch {
+	case !ran && err == nil: // the deadline had passed, but a late answer then moved it, or the clock was set back
+		return false, c.wrap("once", fmt.Errorf("%w: %w", ErrLost, elect.ErrExpired))
 	case !ran:
 		return false, unlessDone(err)
 	case own.record.Key != "" && err != nil && own.term.Recorded(context.WithoutCancel(ctx), wanted.Key):

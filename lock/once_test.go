@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -709,5 +711,39 @@ func TestOnceEndsWithItsCtxWhileItLooksForTheLastTime(t *testing.T) {
 		assert.NoError(t, err)
 		assert.True(t, ran)
 		assert.Less(t, time.Since(start), time.Minute, "it was given back")
+	})
+}
+
+// jumping is a machine's clock. For one reading, its wall clock is set forward by a day, and then set back.
+type jumping struct {
+	elect.SystemClock
+	jumps atomic.Bool
+}
+
+func (c *jumping) Now() elect.Instant {
+	i := c.SystemClock.Now()
+	if c.jumps.CompareAndSwap(true, false) {
+		i.Wall += int64(24 * time.Hour)
+	}
+	return i
+}
+
+// Do says that a key is done only if it is. A caller that finds the lock lost before the work begins gets an error, even if the
+// release then shows that the lock was held. Otherwise, the caller would skip work that nobody has done.
+func TestOnceSaysThatAKeyIsDoneOnlyIfItIs(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p, clock, confirmed := b.process(), &jumping{}, false
+		p.clock, p.takes = clock, 10*time.Millisecond
+		p.After(func(step string) {
+			clock.jumps.Store(confirmed && step == "done") // the next reading decides whether the work begins
+			confirmed = confirmed || step == "confirm"
+		})
+		ran, err := p.once("nightly").Do(b.Context(), KeyOf("1"), succeedNot)
+		assert.False(t, ran)
+		assert.ErrorIs(t, err, ErrLost)
+		assert.Empty(t, b.last("nightly"))
+		ran, err = b.process().once("nightly").TryDo(b.Context(), KeyOf("1"), succeed)
+		assert.NoError(t, err)
+		assert.True(t, ran, "the lock was given back")
 	})
 }
