@@ -303,3 +303,33 @@ func TestASmallerSizeDoesNotCountOnceItsSlotIsLost(t *testing.T) {
 		})
 	}
 }
+
+// A process that changes the size of its semaphore hands its ticket on from a goroutine with the old size to one with the new
+// size. The ticket then tells the new size. Otherwise, slots that no holder or waiter excludes would stay free.
+func TestATicketThatIsHandedOnTellsTheSizeOfItsNewOwner(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		for _, slot := range []string{"s/slot/0000", "s/slot/0001"} {
+			require.NoError(t, b.process().mutex(slot).Lock(b.Context()))
+		}
+		p := b.process()
+		before, stop := context.WithCancel(b.Context())
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		waits := func(ctx context.Context, s *Semaphore) <-chan error {
+			acquired := make(chan error, 1)
+			go func() {
+				_, err := s.Acquire(ctx)
+				acquired <- err
+			}()
+			time.Sleep(time.Second)
+			return acquired
+		}
+		old, next := waits(before, p.semaphore("s", 2)), waits(ctx, p.semaphore("s", 4))
+		require.Equal(t, 1, b.tickets())
+		stop()
+		require.ErrorIs(t, <-old, context.Canceled)
+		start := time.Now()
+		assert.NoError(t, <-next, "two slots are free")
+		assert.Less(t, time.Since(start), 2*time.Second)
+	})
+}

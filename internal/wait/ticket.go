@@ -77,7 +77,7 @@ func (p *Place) write(ctx context.Context, tickets []table.Write) error {
 //     process that can queue but can't claim would keep delaying the waiters behind it.
 //   - A set's tickets are marked as ready if the set is first in all its queues.
 //   - Tickets are renewed when a third of their lifetime has passed or, if they are ready, half of their grace period.
-//     They are also renewed when their key changes.
+//     They are also renewed when their key or size changes.
 //   - Old tickets of the process are deleted and, along with any of the writes above, expired tickets of other waiters.
 func (p *Place) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	has := !p.gone
@@ -102,8 +102,8 @@ func (p *Place) due(nonce string, seen []elect.LockView) (writes []table.Write) 
 		p.take(p.Ticket, nonce, table.TokenAt(p.at))
 	case !has:
 		p.missing++
-	case p.Own.Key != p.Ticket.Key: // the ticket was put by another goroutine of the process
-		p.Own.Key, write = p.Ticket.Key, table.Ticket.Renew
+	case p.Own.Key != p.Ticket.Key, p.Own.Slots != p.Ticket.Slots: // put by another goroutine of the process
+		p.Own.Key, p.Own.Slots, write = p.Ticket.Key, p.Ticket.Slots, table.Ticket.Renew
 	case p.Own.Ready && (!was || p.at.Sub(p.Own.Beat) >= p.Own.Grace/2), p.at.Sub(p.Own.Beat) >= p.Own.Lasts/3:
 		write = table.Ticket.Renew
 	default:

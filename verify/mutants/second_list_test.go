@@ -19,7 +19,7 @@ var secondMutants = slices.Concat(
 		one("All sorts the caller's names", "TestASetKeepsItsOwnListOfNames", setGo, "names = slices.Sorted(slices.Values(names))", "slices.Sort(names)"),
 		one("a try that stays in the queue", "TestATryLeavesNoTicket", waitGo, "\t\tif h == nil {\n\t\t\tw.leave()", "\t\tif h == nil && !w.try {\n\t\t\tw.leave()")),
 	of("./internal/wait",
-		one("a ticket for another key comes back", "TestAfterEachPollAWaiterHasTheTicketsThatItNeeds", waitTicketGo, "p.Own.Key, write = p.Ticket.Key, table.Ticket.Renew", "p.Own.Key = p.Ticket.Key"),
+		one("a ticket for another key comes back", "TestAfterEachPollAWaiterHasTheTicketsThatItNeeds", waitTicketGo, "write = p.Ticket.Key, p.Ticket.Slots, table.Ticket.Renew", "_ = p.Ticket.Key, p.Ticket.Slots, table.Ticket.Renew"),
 		one("a set does not say again that it is ready", "TestAfterEachPollAWaiterHasTheTicketsThatItNeeds", waitTicketGo, "(!was || p.at.Sub(p.Own.Beat) >= p.Own.Grace/2)", "!was"),
 		one("a claim of a slot deletes all tickets ahead", "TestAClaimOfASlotLeavesTheTicketsOfThoseWhoWaitOn", placeGo, "deletes(q.Before()[:passed])", "deletes(q.Before()[passed*0:])"),
 		one("a waiter goes on leaving the lock to others", "TestHowLongAWaiterRests", placeGo, "seen, b.Rows, 0, b.At, p.Config.Clock.Now()", "seen, b.Rows, p.wait, b.At, p.Config.Clock.Now()")),
