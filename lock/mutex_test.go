@@ -17,6 +17,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/wait"
 )
 
 func TestATryWhoseCtxEndsSaysSo(t *testing.T) {
@@ -319,10 +320,10 @@ func TestATicketOnItsWayIsForWhoeverIsLeft(t *testing.T) {
 	for wants, nonce := range []string{"own", ""} {
 		q := join(t.Name())
 		q.turn <- struct{}{}
-		q.wants, q.ticket = wants, table.Ticket{Nonce: "own"}
+		q.wants, q.ticket = wants, wait.OwnTicket{Own: table.Ticket{Nonce: "own"}}
 		own, front := q.enter(ended, false)
 		assert.False(t, front)
-		assert.Equal(t, nonce, own.Nonce)
+		assert.Equal(t, nonce, own.Own.Nonce)
 		q.leave(nil)
 	}
 }

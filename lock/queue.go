@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/wait"
 )
 
@@ -28,7 +27,7 @@ type queue struct {
 	nonce string               // identifies the process in its tickets
 
 	// ticket is the process's ticket in the table while one goroutine hands it on to the next. Otherwise, it is empty.
-	ticket table.Ticket
+	ticket wait.OwnTicket
 }
 
 // join returns the queue with the given key. Each caller must call leave later.
@@ -57,7 +56,7 @@ func (q *queue) leave(w *waiter) {
 // enter waits until the caller is at the front of the queue, and returns the process's ticket. It reports false if ctx
 // ends first, or if try is set and the caller would have to wait. If it reports false, it returns the ticket only if no
 // other goroutine is left to take the ticket over.
-func (q *queue) enter(ctx context.Context, try bool) (own table.Ticket, front bool) {
+func (q *queue) enter(ctx context.Context, try bool) (own wait.OwnTicket, front bool) {
 	waits := 0
 	select {
 	case q.turn <- struct{}{}:
@@ -79,7 +78,7 @@ func (q *queue) enter(ctx context.Context, try bool) (own table.Ticket, front bo
 	queues.Lock()
 	defer queues.Unlock()
 	if q.wants -= waits; front || q.wants == 0 {
-		own, q.ticket = q.ticket, table.Ticket{}
+		own, q.ticket = q.ticket, wait.OwnTicket{}
 	}
 	return own, front
 }
@@ -87,7 +86,7 @@ func (q *queue) enter(ctx context.Context, try bool) (own table.Ticket, front bo
 // next gives up the front of the queue, and leaves the ticket to the goroutine that follows. If no goroutine is
 // waiting, next reports false, and the caller keeps the ticket. Goroutines that hold slots are still in the queue, but
 // do not wait.
-func (q *queue) next(own table.Ticket) (taken bool) {
+func (q *queue) next(own wait.OwnTicket) (taken bool) {
 	queues.Lock()
 	if taken = q.wants > 0; taken {
 		q.ticket = own

@@ -139,6 +139,45 @@ func TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes(t *testing.T) {
 	})
 }
 
+// A goroutine that gives up hands its place on, with the count of how often its ticket was put again. Otherwise, a process that
+// can queue but can't claim would delay the waiters behind it for as long as its goroutines wait only briefly.
+func TestAPlaceThatIsHandedOnIsPutAgainThreeTimesInAll(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := g.mutex("holder", "m")
+		require.NoError(t, holder.Lock(g.ctx))
+		waits := func() (giveUp func()) {
+			ctx, cancel := context.WithCancel(g.ctx)
+			locked := g.await(ctx, g.mutex("next", "m"))
+			time.Sleep(300 * time.Millisecond)
+			return func() {
+				cancel()
+				require.ErrorIs(t, <-locked, context.Canceled)
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		giveUp := waits()
+		first := g.tickets()
+		require.Len(t, first, 1)
+		for range 3 {
+			next := waits()
+			giveUp()
+			giveUp = next
+			g.delete(first[0])
+			time.Sleep(500 * time.Millisecond)
+			require.Equal(t, first, g.tickets(), "its place is kept")
+		}
+		next := waits()
+		giveUp()
+		g.delete(first[0])
+		time.Sleep(500 * time.Millisecond)
+		again := g.tickets()
+		require.Len(t, again, 1)
+		assert.NotEqual(t, first, again, "who can queue and not claim goes to the end")
+		next()
+		require.NoError(t, holder.Unlock(g.ctx))
+	})
+}
+
 // A write of a ticket that fails is repeated after the next poll. It neither costs the waiter its place, as a ticket does
 // that others have deleted several times, nor counts as a renewal. Two times that are each shorter than the waiter's
 // patience do not end the wait.

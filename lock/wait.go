@@ -122,7 +122,7 @@ func (w *waiter) enter(ctx context.Context) bool {
 	if h := w.queue.holds.Load(); h != nil {
 		h.wanted()
 	}
-	w.Own, w.front = w.queue.enter(ctx, w.try)
+	w.OwnTicket, w.front = w.queue.enter(ctx, w.try)
 	w.inTable.Store(w.Own.Nonce != "")
 	if w.front {
 		w.note(found{})
@@ -135,8 +135,8 @@ func (w *waiter) pass() {
 	if !w.front {
 		return
 	}
-	if w.queue.next(w.Own) {
-		w.Own = table.Ticket{}
+	if w.queue.next(w.OwnTicket) {
+		w.OwnTicket = wait.OwnTicket{}
 	}
 	w.front = false
 }

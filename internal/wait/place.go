@@ -34,7 +34,7 @@ type Place struct {
 	Ticket table.Ticket           // the contents of its tickets, except for the queue
 	Ear    *notify.Ear            // nil without notifications
 	Queued func(queue, place int) // called when the waiter joins a queue, with its place in that queue
-	queued
+	OwnTicket
 	shown
 	gaps
 }

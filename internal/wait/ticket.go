@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// queued records the waiter's own ticket.
-type queued struct {
+// OwnTicket is the ticket of a process. Its goroutines hand it on to each other.
+type OwnTicket struct {
 	Own     table.Ticket // without a nonce if there is none
 	missing int          // how many times the ticket was written again because it was gone
 	gone    bool         // the last renewal did not find it
@@ -23,7 +23,7 @@ type queued struct {
 func Nonce(c elect.Clock) string { return strconv.FormatInt(int64(c.Random(1<<62)), 36) }
 
 // in returns the waiter's own tickets, one for each queue.
-func (q *queued) in(queues []string, on table.Table) (own []table.Ticket) {
+func (q *OwnTicket) in(queues []string, on table.Table) (own []table.Ticket) {
 	if q.Own.Nonce == "" {
 		return nil
 	}
@@ -134,13 +134,13 @@ func isFirst(p *Place, seen []elect.LockView) bool {
 }
 
 // take replaces the waiter's ticket with a new one, for a wait that began at the given time.
-func (q *queued) take(t table.Ticket, nonce string, at table.Token) {
+func (q *OwnTicket) take(t table.Ticket, nonce string, at table.Token) {
 	t.Time, t.Nonce = table.TurnFor(at, t.Rank), nonce
 	q.Own, q.missing = t, 0
 }
 
 // stamp records in the waiter's ticket when it is written, and how fast the waiter is.
-func (q *queued) stamp(at time.Time, p fair.Pace) {
+func (q *OwnTicket) stamp(at time.Time, p fair.Pace) {
 	q.Own.Beat, q.Own.Grace, q.Own.RoundTrip = at, p.Grace(), p.RoundTrip
 }
 
