@@ -71,13 +71,14 @@ func (s *store) Read(ctx context.Context, step string, bound table.Bound, keys t
 	if keys.All || table.ApartOf(ctx) > 0 || !slices.Contains(sharedReads, step) {
 		return s.Store.Read(ctx, step, bound, keys)
 	}
+	ctx, explain := table.Listen(ctx)
 	r := &read{ctx: ctx, store: s.Store, step: step, bound: bound, keys: keys, answered: make(chan struct{})}
 	s.requests.reads.addPromptly(r, s.window, readAll)
 	select {
 	case <-r.answered:
 		return r.rows, r.at, r.err
 	case <-ctx.Done():
-		return nil, time.Time{}, ctx.Err()
+		return nil, time.Time{}, explain(ctx.Err())
 	}
 }
 
@@ -86,13 +87,14 @@ func (s *store) Commit(ctx context.Context, step string, writes []table.Write) e
 	if step != "heartbeat" {
 		return s.Store.Commit(ctx, step, writes)
 	}
+	ctx, explain := table.Listen(ctx)
 	c := &commit{ctx: ctx, store: cmp.Or(s.requests.Heartbeats, s.Store), gate: &s.requests.Claims, writes: writes, attempt: table.ApartOf(ctx), answer: make(chan error, 1)}
 	s.requests.commits.add(c, s.window, s.busy(), commitAll)
 	select {
 	case err := <-c.answer:
 		return err
 	case <-ctx.Done():
-		return ctx.Err()
+		return explain(ctx.Err())
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // gathering collects requests of one kind, and sends them together.
@@ -107,7 +109,7 @@ func parts[R any](all []R, class, size func(R) int, most func(class int) int) (p
 // together returns a context that ends once all of the given contexts have ended. Until then, at least one caller is
 // still waiting for the reply.
 func together(all []context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(all[0]))
+	ctx, cancel := context.WithCancel(table.ListenFor(context.WithoutCancel(all[0]), all))
 	var left atomic.Int64
 	left.Store(int64(len(all)))
 	forget := make([]func() bool, len(all))

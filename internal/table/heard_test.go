@@ -3,8 +3,10 @@ package table_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +26,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/spindle-lock/spindle/internal/batch"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -128,6 +131,38 @@ func TestARequestThatTimesOutNamesTheLastAnswer(t *testing.T) {
 					assert.False(t, strings.Contains(blind.Error(), "quota"), "then the interceptors are not needed: %v", blind)
 				}
 			})
+		}
+	}
+}
+
+// Callers that share a request can time out at different times. The error of each caller names Spanner's last answer, as if the
+// caller had sent a request of its own. A caller that gives up before its time is up only gets the error of its ctx.
+func TestASharedRequestThatTimesOutNamesTheLastAnswer(t *testing.T) {
+	tab := busy(t, exhausted(t, 20*time.Millisecond), table.DialOptions()...)
+	for step, request := range map[string]func(context.Context, table.Table, string) error{
+		"commit": func(ctx context.Context, tab table.Table, name string) error { return tab.Heartbeat(ctx, 1, name) },
+		"read": func(ctx context.Context, tab table.Table, name string) error {
+			_, err := tab.Observe(ctx, name)
+			return err
+		},
+	} {
+		for _, callers := range []int{1, 3} {
+			shared := table.Table{Store: new(batch.Requests).Store(tab.Store, time.Second)}
+			var all sync.WaitGroup
+			for i := range callers {
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(300+100*i)*time.Millisecond)
+					defer cancel()
+					err := request(ctx, shared, fmt.Sprint("lock ", i))
+					assert.ErrorContains(t, err, "the quota is used up", "%s, caller %d of %d", step, i+1, callers)
+					assert.Equal(t, codes.ResourceExhausted, spanner.ErrCode(err), "%s, caller %d of %d: %v", step, i+1, callers, err)
+					assert.ErrorIs(t, err, context.DeadlineExceeded)
+				})
+			}
+			all.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			assert.Equal(t, context.Canceled, request(ctx, shared, "lock"), step)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (s Spanner) snapshot(ctx context.Context, bound Bound, keys Keys, ask func(
 	if bound == Present {
 		snapshot = spanner.ExactStaleness(0)
 	}
-	ctx, explain := listen(ctx)
+	ctx, explain := Listen(ctx)
 	txn := s.DB.Single().WithTimestampBound(snapshot)
 	rows, err := collect(ask(ctx, txn), keys)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s Spanner) snapshot(ctx context.Context, bound Bound, keys Keys, ask func(
 }
 
 func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error {
-	ctx, explain := listen(ctx)
+	ctx, explain := Listen(ctx)
 	_, err := Acknowledged(s.DB.Apply(ctx, s.Mutations(writes), spanner.ApplyAtLeastOnce(), spanner.Priority(priority(step)),
 		spanner.TransactionTag(tag(step)), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE), spanner.ApplyCommitOptions(prompt)))
 	return explain(missing(err))
@@ -114,7 +114,7 @@ func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error 
 // Transact implements Store. The reads are optimistic: they lock no rows in the database. A candidate that dies before
 // its commit therefore blocks nobody, and no heartbeat waits for a commit that has not been sent yet.
 func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error) {
-	ctx, explain := listen(ctx)
+	ctx, explain := Listen(ctx)
 	txn, err := spanner.NewReadWriteStmtBasedTransactionWithOptions(ctx, s.DB, spanner.TransactionOptions{
 		CommitOptions:          prompt,
 		CommitPriority:         priority(step),

@@ -66,7 +66,7 @@ var freshMutants = slices.Concat(
 	),
 	of("./internal/batch",
 		one("a shared commit goes on without its caller", "TestACallerThatGivesUpWaitsForNobody", "internal/batch/batch.go",
-			"\tcase <-ctx.Done():\n\t\treturn ctx.Err()\n", ""),
+			"\t\treturn explain(ctx.Err())\n", "\t\treturn explain(<-c.answer)\n"),
 		one("the last row of a range is cut off", "TestSharedReadsAreTheReadsOfEach", "internal/batch/reads.go", "row.Name <= k.To", "row.Name < k.To"),
 	),
 	of("./internal/telemetry",
