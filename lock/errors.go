@@ -76,7 +76,7 @@ func (w *waiter) inProcess() string {
 	}
 	switch garbage := h.by.garbage; {
 	case garbage == w.garbage:
-		how = "by this same value under token %v; unlock it first"
+		how = "by this same value under token %v; unlock it first, or wait until its Do has returned"
 	case garbage.Load():
 		how = "under token %v by a value in this process that was never unlocked and is garbage now; release the lock with spindle release, or restart the process"
 	}

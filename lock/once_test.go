@@ -322,6 +322,7 @@ func TestDoWaitsForWhoeverIsDoingIt(t *testing.T) {
 		assert.ErrorContains(t, err, `by "a"`)
 		_, err = a.TryDo(ctx, KeyOf("1"), succeed)
 		assert.ErrorIs(t, err, ErrBusy, "of the same process")
+		assert.ErrorContains(t, err, "wait until its Do has returned", "a Once has no Unlock")
 		short, cancel := within1s(ctx)
 		defer cancel()
 		_, err = z.Do(short, KeyOf("1"), succeed)
