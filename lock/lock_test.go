@@ -339,12 +339,14 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{acquire(lock.NewSemaphore(db, "locktable", "s", -1)), "the number of slots is -1"},
 		{acquire(lock.NewSemaphore(db, "locktable", "s", 1001)), "the number of slots is 1001"},
 		{acquire(lock.NewSemaphore(db, "locktable", "", 1)), "name is empty"},
+		{lock.NewSemaphore(db, "locktable", strings.Repeat("s", 4087), 1).Err(), "at most 4086"},
 		{lock.New(db, "locktable", "m").Lock(ended), "ctx had already ended"},
 		{lock.New(db, "locktable", "m").Unlock(t.Context()), "not held"},
 	} {
 		t.Log(c.err)
 		assert.ErrorContains(t, c.err, c.says)
 	}
+	assert.NoError(t, lock.NewSemaphore(db, "locktable", strings.Repeat("s", 4086), 1).Err())
 	_, err := lock.New(db, "locktable", "m").TryLock(ended)
 	assert.ErrorIs(t, err, context.Canceled)
 	_, _, err = lock.NewSemaphore(db, "locktable", "s", 1).TryAcquire(ended)

@@ -27,8 +27,9 @@ type Semaphore struct {
 }
 
 // NewSemaphore returns a semaphore with the given name and n slots (1 to 1000), in a table made by ddl.Create. The slots
-// of a semaphore x are locks named x/slot/0000, x/slot/0001 and so on. NewSemaphore makes no RPC. If an argument is
-// invalid, Acquire and TryAcquire return an error that describes the mistake.
+// of a semaphore x are locks named x/slot/0000, x/slot/0001 and so on, so its name can have at most 4086 bytes.
+// NewSemaphore makes no RPC. If an argument is invalid, Acquire and TryAcquire return an error that describes the
+// mistake.
 //
 // All processes should use the same n. During a rolling update that changes n, old and new processes both get permits.
 // While a process with a smaller n holds a slot or waits for one, other processes claim only slots below that n, but
@@ -42,6 +43,7 @@ func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...Opt
 	})
 	s.contender = newContender(db, tableName, fmt.Sprintf("semaphore %.64q", name), []string{name}, opts, func(c *options.Config) {
 		c.Require(n >= 1 && n <= wait.MostSlots, "the number of slots is %d, but must be from 1 to %d", n, wait.MostSlots)
+		c.RefuseIf(wait.CheckSemaphore(name))
 	})
 	s.contender.key += " semaphore"
 	return s

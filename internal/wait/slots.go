@@ -35,6 +35,14 @@ func NewSlots(name string, n int, warn func(table.Observation)) Slots {
 	return s
 }
 
+// CheckSemaphore returns an error if a semaphore's name is so long that the names of its slots would be too long.
+func CheckSemaphore(name string) error {
+	if most := table.MaxName - len(Slot("", 0)); len(name) > most {
+		return fmt.Errorf("semaphore name %.32q... has %d bytes, but at most %d are allowed, because its slots have longer names", name, len(name), most)
+	}
+	return nil
+}
+
 // Slot returns the name of a slot.
 func Slot(name string, i int) string { return fmt.Sprintf("%s/slot/%04d", name, i) }
 

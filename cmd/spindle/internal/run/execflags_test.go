@@ -28,10 +28,11 @@ const noDatabase = "no database given"
 func TestTheFlagsOfExecHaveLimits(t *testing.T) {
 	defer signal.Reset(passedOn...)
 	for want, lines := range map[string][]string{
-		noDatabase: {"--slots=1", "--slots=1000", "--once=1 --already=0", "--once=1 --already=3", "--once=1 --already=74", "--once=1 --already=77", "--once=1 --already=125",
+		noDatabase: {"--slots=1", "--slots=1000", "--slots=1 --name=" + strings.Repeat("s", 4086), "--once=1 --already=0", "--once=1 --already=3", "--once=1 --already=74", "--once=1 --already=77", "--once=1 --already=125",
 			"--unhealthy=1", "--unhealthy=100", "--stall=3333333333ns", "--stall=0", "--lease=3s --stall=1s", "--grace=0", "--grace=1h", "--wait=0", "--wait=1ns", "--run-timeout=1ns",
 			"--stop-timeout=1ns", "--hook-timeout=1ns", "--health-listen=:0", "--every=1s", "--every=1h --offset=3599s", "--every=1h --offset=-3599s", "--cron=@daily --tz=Asia/Kolkata", "--once=" + strings.Repeat("k", 1024)},
 		"--slots":         {"--slots=0", "--slots=-1", "--slots=1001"},
+		"at most 4086":    {"--slots=1 --name=" + strings.Repeat("s", 4087)},
 		"--already":       {"--once=1 --already=-1", "--once=1 --already=1", "--once=1 --already=2", "--once=1 --already=75", "--once=1 --already=76", "--once=1 --already=126", "--once=1 --already=127"},
 		"--unhealthy":     {"--unhealthy=0", "--unhealthy=101", "--unhealthy=-1"},
 		"--stall":         {"--stall=3333333332ns", "--stall=-1ns", "--stall=-1h", "--lease=3s --stall=999ms"},
