@@ -72,9 +72,7 @@ func (s *Stream) Work(ctx context.Context, p group.Partition) error {
 	for ctx.Err() == nil {
 		open, now, err := s.open(ctx, p.Name())
 		for _, from := range open {
-			if err == nil {
-				err = s.advance(ctx, p, from, now)
-			}
+			err = errors.Join(err, s.advance(ctx, p, from, now)) // one that fails does not stop the others
 		}
 		if err != nil && ctx.Err() == nil {
 			log.Print("change stream: ", err) // reading continues from the last checkpoint, here or in the next process
