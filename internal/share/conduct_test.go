@@ -34,6 +34,26 @@ func TestHowATermEnded(t *testing.T) {
 	assert.True(t, p.Ending(c.Now(), 0, 0, false).Useless)
 }
 
+// Whatever keeps a partition from being claimed or released, it is reported since the first failure, with the latest reason. An operator
+// who has repaired one thing would otherwise be told that it is still broken.
+func TestTheLatestReasonOfASuspicionIsReported(t *testing.T) {
+	c, first, again := &still{}, errors.New("not JSON"), errors.New("a newer format")
+	for _, fails := range []bool{false, true} {
+		var s Suspicion
+		since := c.Now()
+		if fails {
+			s.Fail(c.Now(), lease, first)
+		} else {
+			s.illegible(c.Now(), first)
+		}
+		pause := s.left(c.Now())
+		c.now += lease / 20
+		s.illegible(c.Now(), again)
+		assert.Equal(t, []any{since, again}, []any{s.Since, s.Err}, "it failed when it was tried: %v", fails)
+		assert.Equal(t, max(pause-lease/20, 0), s.left(c.Now()), "its pause goes on")
+	}
+}
+
 // The partition that has failed for longest, and the work that was revoked first, are those that are reported. A partition that
 // need not be claimed is not owed.
 func TestTheOldestProblemIsReported(t *testing.T) {

@@ -45,8 +45,9 @@ func (e *Entry) backoff(now elect.Instant) time.Duration {
 // illegible records that a partition's rows cannot be read.
 func (s *Suspicion) illegible(now elect.Instant, err error) {
 	if !s.failed() {
-		*s = Suspicion{Since: now, Err: err}
+		s.Since = now
 	}
+	s.Err = err
 }
 
 // Owe reports whether any partition still has to be claimed or freed after a failure.
