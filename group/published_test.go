@@ -1,13 +1,16 @@
 package group
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
 func (c *cluster) plan(tab table.Table) (table.Token, string) {
@@ -65,5 +68,28 @@ func TestAMemberThatLeavesPublishesThePlanWithoutIt(t *testing.T) {
 		assert.Equal(t, "a", c.store.Rows()["orders/!plan"].Writer)
 		<-a.done
 		c.until(lease, "b to have all", spreadOver(8, b))
+	})
+}
+
+// A member that leaves publishes the plan without it even if another plan comes first, as when two members leave at the same time.
+// Otherwise, the other members of a large group could learn only after the handover which partitions they get.
+func TestOfTwoThatLeaveTogetherNeitherStaysInThePlan(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(9, spindle.WithHandover())
+		d := c.start("d", Numbered(9), spindle.WithHandover())
+		c.until(3*lease, "an even spread", spreadOver(9, a, b, d))
+		c.sleep(2 * lease)
+		d.link.Refuse(fleet.Refusing("look", errors.New("not now"))) // it can't publish the plan instead
+		a.stop()
+		b.stop()
+		c.sleep(lease / 10)
+		_, body := c.plan(table.Table{Store: c.store})
+		published, err := plan.Decode(body, plan.NewList(Numbered(9).names))
+		require.NoError(t, err)
+		assert.Len(t, published.Members(), 1)
+		d.link.Refuse(nil)
+		<-a.done
+		<-b.done
+		c.until(lease, "d to have all", spreadOver(9, d))
 	})
 }

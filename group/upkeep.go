@@ -53,9 +53,14 @@ func (u *upkeep) ended(what string, err error) bool {
 }
 
 // publish publishes the next plan if it is this member's turn. A group's first plan requires a poll that has read all
-// partitions.
+// partitions. A member that is leaving publishes only the plan without itself, as long as it hands its work over and the
+// plan still has it: another plan may have come first.
 func (u *upkeep) publish(s table.GroupSnapshot, allRead bool) {
-	if u.publishing || u.t.leaving() {
+	switch {
+	case u.t.leave.revoke.on && !u.planning.Counts():
+		u.publishWithout()
+		return
+	case u.publishing || u.t.leaving():
 		return
 	}
 	next, ok := u.planning.ToPublish(s, allRead, func(i int) string { return u.t.m.inventory.All[i].Lock })
