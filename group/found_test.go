@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -181,10 +182,50 @@ func TestAUselessMemberWithWorkThatHangsLeavesItsShareToOthers(t *testing.T) {
 			a.stop()
 			<-a.done
 			c.until(6*lease, "d to have all but the one that b hangs on", func() bool { return d.has() == 15 })
+			c.sleep(4 * lease)
+			assert.Equal(t, 15, d.has(), "b has released the others, so it waits for the work")
 			close(hang)
 			c.until(2*lease, "d to have all", spreadOver(16, d))
 			b.link.Refuse(nil)
 			c.until(20*lease, "an even spread", spreadOver(16, b, d))
+		})
+	}
+}
+
+// A useless member that can't poll the group does not keep its partitions for as long as some work hangs.
+// Its lock expires, and the other members get them.
+func TestAUselessMemberThatCanGiveUpNothingLetsItsLockExpire(t *testing.T) {
+	for what, fails := range map[string][]string{
+		"its polls fail": {"look"},
+	} {
+		inVirtualTime(t, func(c *cluster) {
+			a, b, d := c.start("a", Numbered(16)), c.process("b", Numbered(16)), c.start("d", Numbered(16))
+			hang := make(chan struct{})
+			free := sync.OnceFunc(func() { close(hang) })
+			defer free()
+			var hangs atomic.Bool
+			b.linger = func(string) {
+				if hangs.CompareAndSwap(true, false) { // the work on one partition
+					<-hang
+				}
+			}
+			c.run(b)
+			c.until(lease, "an even spread", spreadOver(16, a, b, d))
+			hangs.Store(true)
+			b.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not today")))
+			a.stop()
+			<-a.done
+			c.until(6*lease, "b to give up", func() bool { return b.has() == 0 })
+			b.link.Refuse(func(step string) error {
+				if step == "claim-partitions" || slices.Contains(fails, step) {
+					return errors.New("not today")
+				}
+				return nil
+			})
+			c.until(4*lease, what+", and d gets all", spreadOver(16, d))
+			c.clash = nil // the work that hangs has no partition any more
+			free()
+			b.link.Refuse(nil)
 		})
 	}
 }

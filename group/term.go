@@ -46,7 +46,7 @@ type leave struct {
 	marked  bool  // the announcement was sent
 	pending bool  // releases wait for the announcement
 	revoke  alarm // when to revoke all work; set during a handover
-	limit   alarm // when to stop waiting for work; set if the member can't poll the group, or is useless and alone
+	limit   alarm // when to stop waiting for work; set if the member can't poll, or is useless and alone
 }
 
 func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
@@ -212,6 +212,9 @@ func (t *term) checkFitness() {
 	}
 	if !t.leaving() && t.conduct.Useless(now, owned) {
 		t.giveUp(fmt.Errorf("%w: %w", errUseless, t.conduct.Err))
+	}
+	if errors.Is(t.leave.why, errUseless) && t.polls.left() <= 0 { // its heartbeats would keep the partitions taken
+		t.leave.limit.sooner(t.polls.clock, t.polls.lease/5)
 	}
 }
 
