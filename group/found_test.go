@@ -192,11 +192,12 @@ func TestAUselessMemberWithWorkThatHangsLeavesItsShareToOthers(t *testing.T) {
 	}
 }
 
-// A useless member that can't poll the group does not keep its partitions for as long as some work hangs.
+// A useless member that can't poll the group, or can't release anything, does not keep its partitions for as long as some work hangs.
 // Its lock expires, and the other members get them.
 func TestAUselessMemberThatCanGiveUpNothingLetsItsLockExpire(t *testing.T) {
 	for what, fails := range map[string][]string{
-		"its polls fail": {"look"},
+		"its polls fail":    {"look"},
+		"its releases fail": {"release-partitions", "reconcile"},
 	} {
 		inVirtualTime(t, func(c *cluster) {
 			a, b, d := c.start("a", Numbered(16)), c.process("b", Numbered(16)), c.start("d", Numbered(16))

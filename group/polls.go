@@ -168,8 +168,11 @@ func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
 		return
 	}
 	living := plan.Living(s)
-	if errors.Is(t.leave.why, errUseless) && living <= 1 { // no other member could take over the partitions
+	switch useless := errors.Is(t.leave.why, errUseless); {
+	case useless && (living <= 1 || t.conduct.Since != elect.Instant{}): // nobody could take over the partitions
 		t.leave.limit.sooner(p.clock, p.lease)
+	case useless:
+		t.leave.limit.off()
 	}
 	up.evict(t.m.memory.Dead(s, t.own.Name))
 	up.weigh(s.Members[t.own.Name])

@@ -85,6 +85,34 @@ func TestHowOftenTheMembersAreRead(t *testing.T) {
 	}
 }
 
+// A useless member waits for work that hangs as long as it can release its other partitions and another member can take them. Otherwise,
+// it waits for one lease, unless that changes.
+func TestHowLongAUselessMemberWaitsForItsWork(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		_, h := c.holding(2)
+		defer h.letGo()
+		h.m.inventory.All[1].Busy = h.m.inventory.All[1].Assigned // its work hangs
+		h.giveUp(errUseless)
+		for i, x := range []struct {
+			living int
+			fails  bool
+			waits  time.Duration
+		}{{2, false, never}, {1, false, lease}, {1, true, lease * 3 / 4}, {2, false, never}, {2, true, lease}, {2, true, lease * 3 / 4}, {2, false, never}} {
+			s := table.GroupSnapshot{At: time.Now(), Members: map[string]table.Observation{}}
+			for slot := range x.living {
+				m := memberRow(slot, s.At, 3*lease, 0, lease)
+				s.Members[m.Name] = m
+			}
+			if x.fails {
+				h.conduct.Failed(h.now(), errors.New("not today"), false, h.m.inventory.All[0])
+			}
+			h.polls.seen(s, table.GroupQuery{Members: true})
+			assert.Equal(c.t, x.waits, h.leave.limit.left(h.polls.clock), "%d: %+v", i, x)
+			time.Sleep(lease / 4)
+		}
+	})
+}
+
 // A member polls as early as the first thing that it must not miss: a third of the shortest lease in the group, the end of another
 // member's lease, of the wait of a new group, or of its own time as a newcomer, and its read deadline. Nobody makes it poll much more
 // often than its own lease requires.

@@ -46,7 +46,7 @@ type leave struct {
 	marked  bool  // the announcement was sent
 	pending bool  // releases wait for the announcement
 	revoke  alarm // when to revoke all work; set during a handover
-	limit   alarm // when to stop waiting for work; set if the member can't poll, or is useless and alone
+	limit   alarm // when to stop waiting for work; set if the member can't poll, or is useless and alone or unable to release
 }
 
 func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
