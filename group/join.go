@@ -8,6 +8,7 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // contest tracks how a member fares in the competition for a slot.
@@ -25,7 +26,7 @@ func (m *member) join(ctx context.Context) *elect.Term {
 		step, err := m.tryJoin(ctx, &c)
 		switch {
 		case step.Term != nil:
-			m.last, m.out = step.Term.Names()[0], elect.Instant{}
+			m.memory.Last, m.out = table.LeaseRef{Name: step.Term.Names()[0], Token: step.Term.Token()}, elect.Instant{}
 			return step.Term
 		case ctx.Err() != nil:
 			return nil
@@ -44,7 +45,7 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	if err != nil {
 		return elect.Step{Pause: m.g.config.Lease / 10}, err
 	}
-	if m.candidate.Names = m.memory.Slots(s, m.inventory.List, m.g.config.ID, m.last, c.among()); len(m.candidate.Names) == 0 {
+	if m.candidate.Names = m.memory.Slots(s, m.inventory.List, m.g.config.ID, c.among()); len(m.candidate.Names) == 0 {
 		return elect.Step{Pause: m.g.config.Lease / 10}, nil
 	}
 	step := m.candidate.Try(ctx, func(seen []elect.LockView) elect.Decision {
@@ -88,7 +89,7 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	for i, s := range seen {
 		switch {
 		case s.FreeIn > 0:
-		case s.Name == m.last && c.lost == 0:
+		case s.Name == m.memory.Last.Name && c.lost == 0:
 			c.chosen = s.Name
 			return s, true
 		case i < top:

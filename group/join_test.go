@@ -171,7 +171,7 @@ func TestWhichSlotIsChosen(t *testing.T) {
 				m := newMember(p.Group, p.config.Log, nil)
 				m.candidate.LeaseRecord.Since = 77
 				if x.last >= 0 {
-					m.last = table.SlotName("orders", x.last)
+					m.memory.Last.Name = table.SlotName("orders", x.last)
 				}
 				co := contest{lost: x.lost}
 				if x.chosen >= 0 {
@@ -197,9 +197,9 @@ func TestWhichSlotIsChosen(t *testing.T) {
 			// Once another member was faster, it draws from as many slots as it takes to get out of the others' way, and its last slot is
 			// one of them.
 			m, got := newMember(p.Group, p.config.Log, nil), map[string]int{}
-			m.last = table.SlotName("orders", 0)
+			m.memory.Last.Name = table.SlotName("orders", 0)
 			taken := []elect.LockView{slot(0, held(other)), slot(1, free), slot(2, free), slot(3, free), slot(4, held(other))}
-			co := contest{chosen: m.last}
+			co := contest{chosen: m.memory.Last.Name}
 			m.choose(taken, &co)
 			require.Equal(t, 1, co.lost)
 			taken[0] = slot(0, free)

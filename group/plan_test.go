@@ -307,6 +307,35 @@ func TestASlotWhoseRowsHaveVanishedIsLeftAlone(t *testing.T) {
 	})
 }
 
+// A process that joins again leaves its last slot alone too if another member has had it since, and both rows of that member were deleted
+// by hand. It makes no difference whether the process has seen that member.
+func TestAProcessLeavesItsLastSlotAloneOnceAnotherHasHadIt(t *testing.T) {
+	for _, fails := range []string{"look", "observe"} {
+		inVirtualTime(t, func(c *cluster) {
+			ps := c.inSlots("x", "a")
+			x, a := ps[0], ps[1]
+			was := c.slotOf(a)
+			a.link.Refuse(fleet.Refusing(fails, errors.New("not now")))
+			c.loseTerm(a)
+			c.until(2*lease, "x to have all", spreadOver(24, x))
+			b := c.start("b", Numbered(24))
+			c.until(4*lease, "an even spread", spreadOver(24, x, b))
+			slot := c.slotOf(b)
+			require.Equal(t, was.Name, slot.Name)
+			c.sleep(lease)
+			b.link.Counts()
+			c.until(lease, "a heartbeat of b", func() bool { return b.link.Counts()["heartbeat"] > 0 })
+			b.link.Cut()
+			c.operate(table.Write{Kind: table.Delete, Name: slot.Name}, table.Write{Kind: table.Delete, Name: slot.Key()})
+			a.link.Refuse(nil)
+			c.sleep(2 * lease)
+			require.Empty(t, c.clash, fails)
+			b.link.Mend()
+			c.until(4*lease, "all to be worked on", func() bool { return c.worked() == 24 })
+		})
+	}
+}
+
 // A member's lease still counts after all its rows were deleted, for the processes that have seen it, even if they were not in the group.
 func TestTheLeaseOfAMemberWhoseRowsAreGoneIsKept(t *testing.T) {
 	for _, joined := range []bool{false, true} {

@@ -30,7 +30,6 @@ type member struct {
 	inventory *share.Inventory
 	caller    caller
 
-	last    string        // the slot that the member last had
 	out     elect.Instant // when the process left the group; zero: it is in the group
 	failing error         // why it last failed to join or lost its term
 }

@@ -248,6 +248,7 @@ func (t *term) end(ctx context.Context, lost error) (share.Ending, error) {
 		return e, nil
 	}
 	t.close(t.leave.why)
+	t.m.memory.Until = time.Time{} // another member can have the slot from now on
 	err := t.lease.Release(context.WithoutCancel(ctx), t.leave.why)
 	t.reports.Released(err)
 	switch {

@@ -66,11 +66,14 @@ type Memory struct {
 	Lease   time.Duration                    // this process's own
 	Missing map[table.LeaseRef]time.Time     // when the row of a member was first found missing
 	Leases  map[table.LeaseRef]time.Duration // the leases of members seen, until their terms are known to have ended
+
+	Last  table.LeaseRef // this process's most recent term
+	Until time.Time      // before this time, no other member can have had Last's slot; zero: one can
 }
 
 // NewMemory returns an empty memory for a process with this lease.
 func NewMemory(group string, lease time.Duration) *Memory {
-	return &Memory{group, lease, map[table.LeaseRef]time.Time{}, map[table.LeaseRef]time.Duration{}}
+	return &Memory{Group: group, Lease: lease, Missing: map[table.LeaseRef]time.Time{}, Leases: map[table.LeaseRef]time.Duration{}}
 }
 
 // Learn records what a snapshot shows about the members.
@@ -86,6 +89,11 @@ func (m *Memory) Learn(s table.GroupSnapshot) {
 		for token, p := range o.OrphanLeases { // its lock row was deleted
 			m.Leases[table.LeaseRef{Name: name, Token: token}] = p.Lease
 		}
+	}
+	if o := s.Members[m.Last.Name]; o.Exists && Over(o, m.Last.Token) {
+		m.Until = time.Time{}
+	} else if o.Exists {
+		m.Until = o.Heartbeat.Add(m.Lease) // earlier, nobody evicts it
 	}
 	maps.DeleteFunc(m.Missing, func(h table.LeaseRef, _ time.Time) bool { return s.Members[h.Name].Exists })
 	for _, o := range s.Partitions {
@@ -118,15 +126,18 @@ func (m *Memory) Dead(s table.GroupSnapshot, own string) (dead []table.Observati
 }
 
 // Slots returns the slots that the process with this id may compete for, even if they are held. It considers the slots
-// up to number h+1+more, where h is the highest slot that has a row or is in the published plan. It always considers
-// the process's most recent slot, which is the argument last.
+// up to number h+1+more, where h is the highest slot that has a row, is in the published plan, or is remembered. It
+// always considers the slot of the process's last term.
 //
 // Slots leaves out a slot whose rows can't be read. It also leaves out a slot whose rows were deleted by hand, as long
 // as another member may still be acting in that slot.
-func (m *Memory) Slots(s table.GroupSnapshot, l List, id, last string, more int) (names []string) {
-	top := slotOf(last) - 1 // considered even if all rows were deleted by hand
+func (m *Memory) Slots(s table.GroupSnapshot, l List, id string, more int) (names []string) {
+	top := slotOf(m.Last.Name) - 1 // considered even if all rows were deleted by hand
 	for name := range s.Members {
 		top = max(top, slotOf(name))
+	}
+	for h := range m.Leases { // its rows may have been deleted by hand
+		top = max(top, slotOf(h.Name))
 	}
 	if published, err := Decode(s.Body, l); err == nil { // it may list a member in a higher slot
 		for _, p := range published.members {
@@ -135,7 +146,8 @@ func (m *Memory) Slots(s table.GroupSnapshot, l List, id, last string, more int)
 	}
 	for slot := range min(top+2+more, table.MaxSlot+1) {
 		name := table.SlotName(m.Group, slot)
-		if s.Unreadable[name] == nil && !m.mayAct(s.Members[name], id) && (name == last || !m.waitsFor(s, name, slot <= top)) {
+		own := name == m.Last.Name && s.At.Before(m.Until)
+		if s.Unreadable[name] == nil && !m.mayAct(s.Members[name], id) && (!m.waitsFor(s, name, slot <= top) || own) {
 			names = append(names, name)
 		}
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -125,25 +126,55 @@ func TestWhichSlotsAreTried(t *testing.T) {
 		"the own lease row was deleted":      {[]table.Observation{in(0)[0], noRecord("pod", 0)}, "", -1, 1, -1, 0, []int{0, 1, 2, 3}},
 	} {
 		m := NewMemory("orders", lease)
-		m.Leases[table.LeaseRef{Name: table.SlotName("orders", 1), Token: table.TokenAt(now.Add(-time.Hour))}] = lease
+		if c.members != nil {
+			m.Leases[table.LeaseRef{Name: table.SlotName("orders", 1), Token: table.TokenAt(now.Add(-time.Hour))}] = lease
+		}
 		s := group(c.members...)
 		s.Body = c.body
-		last := ""
 		if c.last >= 0 {
-			last = table.SlotName("orders", c.last)
+			m.Last, m.Until = table.LeaseRef{Name: table.SlotName("orders", c.last), Token: table.TokenAt(now.Add(-time.Hour))}, now.Add(lease)
 		}
 		if c.bad >= 0 {
 			s.Unreadable[table.SlotName("orders", c.bad)] = ErrNewer
 		}
-		m.Slots(s, l, "pod", last, c.more)
+		m.Slots(s, l, "pod", c.more)
 		s.At = s.At.Add(c.waited)
 		var got []int
-		for _, name := range m.Slots(s, l, "pod", last, c.more) {
+		for _, name := range m.Slots(s, l, "pod", c.more) {
 			got = append(got, slotOf(name))
 		}
 		assert.Equal(t, c.want, got, what)
 	}
-	assert.Len(t, NewMemory("orders", lease).Slots(group(in(table.MaxSlot)...), l, "pod", table.SlotName("orders", table.MaxSlot), 256), 1, "no slot is above the highest")
+	m := NewMemory("orders", lease)
+	m.Last.Name = table.SlotName("orders", table.MaxSlot)
+	assert.Len(t, m.Slots(group(in(table.MaxSlot)...), l, "pod", 256), 1, "no slot is above the highest")
+}
+
+// A process whose rows were deleted by hand may take its last slot again at once, unless another member may have had that slot since.
+// Another member may have had it once a lease has passed since the last heartbeat that was seen, or if a poll has shown that it has.
+func TestTheLastSlotIsLeftAloneIfAnotherMemberMayHaveHadIt(t *testing.T) {
+	l, slot := NewList([]string{"x"}), table.SlotName("orders", 1)
+	for what, c := range map[string]struct {
+		later func(*table.Observation) // what the last poll of the row showed
+		after time.Duration            // since then
+		at    bool                     // the process may take the slot at once
+	}{
+		"its lease has not expired":   {func(*table.Observation) {}, lease - 1, true},
+		"its lease has expired":       {func(*table.Observation) {}, lease, false},
+		"another member had its slot": {func(o *table.Observation) { o.Token++ }, 1, false},
+	} {
+		m := NewMemory("orders", lease)
+		m.Last = table.LeaseRef{Name: slot, Token: table.TokenAt(now.Add(-time.Hour))}
+		m.Learn(group(row(l, 0, time.Hour), row(l, 1, time.Hour)))
+		m.Learn(group(row(l, 0, time.Hour), row(l, 1, time.Hour, c.later)))
+		s := group(row(l, 0, time.Hour))
+		s.At = now.Add(c.after)
+		m.Learn(s)
+		assert.Equal(t, c.at, slices.Contains(m.Slots(s, l, "pod", 1), slot), what)
+		s.At = s.At.Add(lease)
+		m.Learn(s)
+		assert.Contains(t, m.Slots(s, l, "pod", 1), slot, "%s, a lease later", what)
+	}
 }
 
 // A member may remember that another member's row is missing only if it would have read that row: members of other groups are never
