@@ -231,6 +231,36 @@ func TestAUselessMemberThatCanGiveUpNothingLetsItsLockExpire(t *testing.T) {
 	}
 }
 
+// The term of a useless member ends once the program lets go of the work that hangs. The member can then recover, although the work still
+// hangs.
+func TestAUselessMemberThatLetsItsWorkGoJoinsAgain(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		hang, hangs := make(chan struct{}), make(chan string, 1)
+		defer close(hang)
+		a, b, d := c.start("a", Numbered(16)), c.start("b", Numbered(16)), c.start("d", Numbered(16))
+		c.until(lease, "an even spread", spreadOver(16, a, b, d))
+		b.linger = func(name string) {
+			select {
+			case hangs <- name: // the work on one partition
+				<-hang
+			default:
+			}
+		}
+		b.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not today")))
+		c.end(a)
+		c.until(6*lease, "d to have all but the one that b hangs on", func() bool { return d.has() == 15 })
+		require.NotContains(t, b.log.String(), "msg=left")
+		require.NoError(t, b.LetGo(<-hangs))
+		hangs <- "no other"
+		c.until(lease, "d to have all", spreadOver(16, d))
+		c.until(lease, "b's term to end", func() bool { return strings.Contains(b.log.String(), "msg=left") })
+		b.link.Refuse(nil)
+		c.until(5*lease, "b to join", func() bool { return strings.Count(b.log.String(), "msg=joined") == 2 })
+		assert.Len(t, c.clash, 1)
+		c.clash = nil // this is what LetGo was called for
+	})
+}
+
 // A process that reclaims its slot with a different list is counted only after one lease, like any new process. It is a
 // different build, which may crash each time that it starts.
 func TestAMemberThatReclaimsWithAnotherListIsNew(t *testing.T) {

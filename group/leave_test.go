@@ -169,6 +169,38 @@ func TestWorkThatReturnsAsTheGracePeriodEndsHasReturned(t *testing.T) {
 	}
 }
 
+// A member that leaves does not wait for work that the program has let go, whether before the stop or after it. The member's slot is
+// released at once, and Run reports no error, because nothing is left to expire.
+func TestAMemberThatLeavesWaitsForNoWorkThatWasLetGo(t *testing.T) {
+	for _, opts := range [][]Option{nil, {spindle.WithHandover()}} {
+		for _, before := range []bool{false, true} {
+			inVirtualTime(t, func(c *cluster) {
+				what := fmt.Sprintf("handover: %v, let go before: %v", opts != nil, before)
+				hang := make(chan struct{})
+				defer close(hang)
+				a := c.alone(2, opts...)
+				a.linger = func(name string) {
+					if name == "0" {
+						<-hang
+					}
+				}
+				if before {
+					assert.NoError(t, a.LetGo("0"))
+					c.sleep(2 * lease)
+				}
+				a.stop()
+				if !before {
+					c.sleep(lease / 2)
+					assert.NoError(t, a.LetGo("0"))
+				}
+				c.until(lease*4/10, what+": its slot to be released", func() bool { return len(c.view().Members) == 0 })
+				assert.NoError(t, <-a.done, what)
+				assert.ErrorIs(t, a.Run(context.Background()), spindle.ErrRunning, what)
+			})
+		}
+	}
+}
+
 // In a handover, the work continues for a third of a lease after the announcement was applied, however long that took. Releases wait
 // for the announcement, and no longer than that, whether or not it succeeds.
 func TestHowLongAHandoverLasts(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -183,8 +184,8 @@ func (m *member) idle() bool { return m.inventory.All.Busy() == nil }
 // awaitWork waits until all work has returned or the grace period has ended.
 func (m *member) awaitWork() error {
 	m.takeIn(m.caller.gracePeriod, never, m.idle)
-	busy := m.inventory.All.Busy()
-	if busy == nil {
+	busy := slices.DeleteFunc(m.inventory.All.Busy(), func(e *share.Entry) bool { return e.Busy.Let }) // its partition was released
+	if len(busy) == 0 {
 		return nil
 	}
 	return fmt.Errorf("some work (partitions: %d, first: %q) did not return within one lease duration (%v) after its context was canceled; its partitions become free when the member's lease expires", len(busy), busy[0].Name, m.g.config.Lease)

@@ -10,11 +10,11 @@ import (
 // Entries are the partitions of an inventory.
 type Entries []*Entry
 
-// Works reports whether any work of this term has not returned. If revoked is true, it considers only work that was
-// revoked.
+// Works reports whether any work of this term has not returned, except for work that was let go. If revoked is true, it
+// considers only work that was revoked.
 func (all Entries) Works(revoked bool) bool {
 	return slices.ContainsFunc(all, func(e *Entry) bool {
-		return e.Busy != nil && !e.Busy.earlier && (e.State == Revoking || !revoked)
+		return e.Busy != nil && !e.Busy.earlier && !e.Busy.Let && (e.State == Revoking || !revoked)
 	})
 }
 

@@ -40,10 +40,10 @@ func TestTheWorstOfAnyPartitionsIsReported(t *testing.T) {
 				e.Suspect = Suspicion{Since: at(since[e]), Err: errors.New(e.Name)}
 			}
 			if r.IntN(3) > 0 {
-				e.Assigned = &Assignment{}
+				e.Assigned = &Assignment{Let: r.IntN(4) == 0}
 			}
 			if e.Busy = e.Assigned; r.IntN(2) == 0 {
-				e.Busy = &Assignment{earlier: r.IntN(2) == 0}
+				e.Busy = &Assignment{earlier: r.IntN(2) == 0, Let: r.IntN(4) == 0}
 			}
 			if e.Busy != nil && r.IntN(2) == 0 {
 				e.Busy.Since = at(since[e])
@@ -60,7 +60,7 @@ func TestTheWorstOfAnyPartitionsIsReported(t *testing.T) {
 		suspects := filter(v.All, func(e *Entry) bool { return e.Suspect.Err != nil })
 		busy := filter(v.All, func(e *Entry) bool { return e.Busy != nil })
 		overdue := filter(busy, func(e *Entry) bool { return e.Busy.Since != (elect.Instant{}) && since[e] >= lease })
-		works := filter(busy, func(e *Entry) bool { return !e.Busy.earlier })
+		works := filter(busy, func(e *Entry) bool { return !e.Busy.earlier && !e.Busy.Let })
 
 		name, s := v.All.Oldest()
 		if worst := longest(suspects); worst == nil {
