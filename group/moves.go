@@ -144,7 +144,8 @@ func (m *moves) release() {
 }
 
 // released handles the reply to a release that took the given time. The next batch of partitions is revoked after twice
-// that time, so that other members can first claim the partitions that were just released.
+// that time, so that other members can first claim the partitions that were just released. A partition that this member
+// should have itself, for example because the program has resumed it in the meantime, is claimed again.
 func (m *moves) released(released []*share.Entry, took time.Duration, err error) {
 	t := m.t
 	if err != nil {
@@ -157,6 +158,11 @@ func (m *moves) released(released []*share.Entry, took time.Duration, err error)
 		return
 	}
 	t.m.inventory.Clear(released...)
+	for _, e := range t.facts().Wanted() {
+		if slices.Contains(released, e) {
+			t.polls.claimable(e.Backoff(t.polls.clock.Now()))
+		}
+	}
 	m.succeeded()
 	t.upkeep.showPaused(nil)
 	if m.revokes.on {

@@ -56,6 +56,13 @@ func (p *polls) begin(t *term, now elect.Instant) {
 // soon schedules the next poll after the duration d, unless it is already due earlier.
 func (p *polls) soon(d time.Duration) { p.next.sooner(p.clock, d) }
 
+// claimable schedules a poll because partitions can be claimed after the duration d. Only a poll that reads the members
+// can lead to a claim.
+func (p *polls) claimable(d time.Duration) {
+	p.skip = 0
+	p.soon(d)
+}
+
 // aside schedules a poll because another member was faster. The pause before the poll is random, so that the members do
 // not collide again.
 func (p *polls) aside() { p.soon(p.clock.Random(p.lease/50 + 1)) }
@@ -163,7 +170,7 @@ func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
 		if up.planning.Stale {
 			p.soon(0) // the next poll reads the body, and the members with it
 		} else {
-			p.skip--
+			p.skip = max(p.skip-1, 0)
 		}
 		return
 	}

@@ -139,6 +139,38 @@ func TestEachLookOfACrowdShowsWhichRowsAreGone(t *testing.T) {
 	})
 }
 
+// A member of a large group, which reads the members in few of its looks, claims a partition as soon as the program resumes it. It also
+// writes a new weight at once.
+func TestARequestInACrowdTakesEffectAtOnce(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.alone(4)
+		c.sleep(2 * lease)
+		var others []table.Write
+		for i := range 3 * manyMembers { // members that have just joined, so they don't count yet
+			heartbeat := time.Now().UTC()
+			others = append(others, otherMember(100+i, heartbeat.Add(-lease/2), heartbeat, `{"lease":"10h","plan":"other"}`)...)
+		}
+		c.operate(others...)
+		require.NoError(t, a.Pause("2"))
+		for i := range 4 {
+			c.sleep(3 * lease)
+			a.link.Counts()
+			for range i {
+				c.until(lease, "a look", func() bool { return a.link.Counts()["look"] > 0 })
+			}
+			require.NoError(t, a.Resume("2"))
+			c.until(lease/50, "a to have all", spreadOver(4, a))
+			require.NoError(t, a.Pause("2"))
+			c.sleep(3 * lease)
+			for range i {
+				c.until(lease, "a look", func() bool { return a.link.Counts()["look"] > 0 })
+			}
+			require.NoError(t, a.SetWeight(i+2))
+			c.until(lease/50, "the weight to be written", func() bool { return c.recordOf(a).Weight == i+2 })
+		}
+	})
+}
+
 const long = 3 * lease
 
 // withLong starts a member with a long lease and one with a different lease, which share n partitions.

@@ -234,7 +234,7 @@ func (t *term) handleRequests() {
 			t.moves.releases.sooner(t.polls.clock, 0)
 		}
 	}
-	t.polls.soon(0)
+	t.polls.claimable(0)
 }
 
 // end ends the term. If the term was lost, or if work has not returned in time, end leaves the member's lock to expire.

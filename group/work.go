@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spindle-lock/spindle"
@@ -118,8 +119,8 @@ func (t *term) collect() {
 		a, e := o.of, o.of.entry
 		switch {
 		case o.must != nil && (e.Assigned != a.hold || e.State != share.Held): // the work has already been told to end
-		case a.in != t:
-			t.polls.soon(0) // the partition can be claimed now
+		case a.in != t, e.Assigned != a.hold && slices.Contains(t.facts().Wanted(), e):
+			t.polls.claimable(0)
 		case e.Assigned != a.hold:
 		case errors.Is(o.must, spindle.ErrStalled):
 			e.EarlyReturn = share.Suspicion{} // stalls are at least a heartbeat interval apart, so the pause need not grow

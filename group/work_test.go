@@ -177,6 +177,50 @@ func TestAPartitionWhoseWorkHangsIsLetGo(t *testing.T) {
 	})
 }
 
+// A member claims a partition again as soon as the partition's work has returned, and not at the next regular poll, if the program has
+// resumed the partition in the meantime or has let it go.
+func TestAPartitionIsClaimedAgainOnceItsWorkHasReturned(t *testing.T) {
+	for what, ends := range map[string]func(c *cluster, a *process) error{
+		"resumed": func(c *cluster, a *process) error {
+			err := a.Pause("0")
+			c.sleep(lease / 20)
+			return errors.Join(err, a.Resume("0"))
+		},
+		"let go": func(_ *cluster, a *process) error { return a.LetGo("0") },
+	} {
+		inVirtualTime(t, func(c *cluster) {
+			a := c.alone(2)
+			free := c.hung(a)
+			defer free()
+			c.sleep(2 * lease)
+			require.NoError(t, ends(c, a))
+			c.sleep(lease / 20)
+			a.link.Counts()
+			c.until(lease, "a regular look", func() bool { return a.link.Counts()["look"] > 0 })
+			require.Equal(t, 1, a.has(), what)
+			free()
+			c.until(lease/20, "a to have the partition that was "+what, spreadOver(2, a))
+		})
+	}
+}
+
+// A partition whose work returns early is claimed again after the pause that the option Release promises.
+func TestThePauseAfterAnEarlyReturnIsATenthOfALease(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		begun := make(chan time.Time, 2)
+		c.doing("a", Numbered(1), func(ctx context.Context, _ Partition) error {
+			select {
+			case begun <- time.Now():
+			default:
+				<-ctx.Done()
+			}
+			return nil
+		}, WithEarlyReturn(Release))
+		first := <-begun
+		assert.InDelta(t, lease/10, (<-begun).Sub(first), float64(lease/50))
+	})
+}
+
 // Balanced returns when the member has its share, and blocks again while partitions move.
 func TestBalancedWaitsForTheOwnShare(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {

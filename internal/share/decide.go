@@ -47,7 +47,7 @@ func (f Facts) decideEntry(e *Entry, x partitionView, room bool) (to State, next
 }
 
 func (f Facts) decideFree(e *Entry, x partitionView) (State, time.Duration) {
-	switch backoff := e.backoff(f.Now); {
+	switch backoff := e.Backoff(f.Now); {
 	case x.read && x.own:
 		return Unresolved, 0
 	case !f.Planned || !e.Wanted() || e.Busy != nil || !f.Acting || f.Leaving:
@@ -68,7 +68,7 @@ func (f Facts) decideFree(e *Entry, x partitionView) (State, time.Duration) {
 
 func (f Facts) decideUnresolved(e *Entry, x partitionView) (State, time.Duration) {
 	wanted := f.Planned && e.Wanted() && !f.Leaving
-	switch backoff := e.backoff(f.Now); {
+	switch backoff := e.Backoff(f.Now); {
 	case !x.read:
 		return Unresolved, 0
 	case x.unreadable != nil:

@@ -37,8 +37,8 @@ func (s *Suspicion) left(now elect.Instant) time.Duration {
 	return max(s.pause-now.Ran(s.tried), 0)
 }
 
-// backoff returns the time until the partition may be tried again.
-func (e *Entry) backoff(now elect.Instant) time.Duration {
+// Backoff returns the time until the partition may be tried again.
+func (e *Entry) Backoff(now elect.Instant) time.Duration {
 	return max(e.Suspect.left(now), e.EarlyReturn.left(now))
 }
 
