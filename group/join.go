@@ -43,7 +43,7 @@ func (m *member) join(ctx context.Context) *elect.Term {
 func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	s, err := m.look(ctx)
 	if err != nil {
-		return elect.Step{Pause: m.g.config.Lease / 10}, err
+		return elect.Step{Pause: min(m.g.config.Lease/10, elect.LongestPause)}, err
 	}
 	if m.candidate.Names = m.memory.Slots(s, m.inventory.List, m.g.config.ID, c.among()); len(m.candidate.Names) == 0 {
 		return elect.Step{Pause: m.g.config.Lease / 10}, nil

@@ -98,6 +98,22 @@ func TestAProcessThatCantJoinTriesNowAndThen(t *testing.T) {
 	}
 }
 
+// One look that fails as a process starts costs it seconds, and not minutes, however long its lease is.
+func TestALookThatFailsOnceDelaysAProcessBySeconds(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(1), spindle.WithLease(time.Hour))
+		once := memstore.Once("look")
+		a.link.Refuse(func(step string) error {
+			if once(step) {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		c.run(a)
+		c.until(15*time.Second, "a to have all", spreadOver(1, a))
+	})
+}
+
 // A process takes the slot whose partitions it should have: its own, if it reclaims; its last one, unless another member was faster;
 // the highest of those that were left, or the lowest new one.
 func TestWhichSlotIsChosen(t *testing.T) {

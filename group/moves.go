@@ -198,7 +198,7 @@ func (m *moves) failed(c *commit, err error) {
 	switch {
 	case aborted && len(entries) > 1:
 		m.crowded = elect.PauseFor(t.polls.clock, lease/2)
-		m.split(c, lease*6/100)
+		m.split(c, t.send.repeats()*6/5)
 	case first && !aborted:
 		for _, e := range entries {
 			t.m.inventory.LeftOut(e)

@@ -91,9 +91,13 @@ func (r *requests) commit(ctx context.Context, c *commit) (reply result, err err
 	return reply, nil
 }
 
-// insist runs a step. If Spanner aborts it because other members claim partitions at the same time, insist retries it
-// for up to lease/20. A retry is faster than a poll. It is safe, because each attempt reads the rows again, and skips
-// those that have changed since the poll or, when it confirms, since the claim.
+// repeats returns for how long a commit is retried if Spanner aborts it because other members claim partitions at the
+// same time.
+func (r *requests) repeats() time.Duration { return min(r.config.Lease/20, elect.LongestPause) }
+
+// insist runs a step. If Spanner aborts it, insist retries it for the time that repeats returns. A retry is faster than
+// a poll. It is safe, because each attempt reads the rows again, and skips those that have changed since the poll or,
+// when it confirms, since the claim.
 func (r *requests) insist(ctx context.Context, step func(context.Context) error) error {
 	clock, lease := r.config.Clock, r.config.Lease
 	began := clock.Now()
@@ -101,9 +105,11 @@ func (r *requests) insist(ctx context.Context, step func(context.Context) error)
 		attempt, cancel := context.WithTimeout(ctx, r.commitLimit())
 		err := step(attempt)
 		cancel()
-		if !errors.Is(err, table.ErrAborted) || clock.Now().Since(began) >= lease/20 || ctx.Err() != nil {
+		if !errors.Is(err, table.ErrAborted) || clock.Now().Since(began) >= r.repeats() || ctx.Err() != nil {
 			return err
 		}
-		elect.Sleep(ctx, clock, clock.Random(lease/200+1))
+		if elect.Sleep(ctx, clock, clock.Random(min(lease/200, time.Second)+1)); ctx.Err() != nil {
+			return err
+		}
 	}
 }

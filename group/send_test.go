@@ -1,12 +1,14 @@
 package group
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -60,6 +62,40 @@ func TestAMemberWhoseCommitWasAbortedMakesRoomForOthers(t *testing.T) {
 			assert.Greater(t, paused, lasted, step)
 		})
 	}
+}
+
+// A claim that Spanner aborts for a while costs a member with a long lease seconds, and not minutes. The member makes no poll for
+// it, because it knows that nothing was applied, and does not count any partition as suspect.
+func TestAClaimThatIsAbortedCostsSecondsHoweverLongTheLease(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(64), spindle.WithLease(time.Hour))
+		began := time.Now()
+		a.link.Refuse(func(step string) error {
+			if step == "claim-partitions" && time.Since(began) < 30*time.Second {
+				return table.ErrAborted
+			}
+			return nil
+		})
+		c.run(a)
+		c.until(time.Minute, "a to have all", spreadOver(64, a))
+		assert.NotContains(t, a.log.String(), "claim: ")
+	})
+}
+
+// A member whose claims are aborted without end reports this, and not that its own time limit has ended.
+func TestTheReasonOfAClaimThatIsAbortedIsKept(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		h := c.inHand(c.process("a", Numbered(1), spindle.WithLease(time.Hour)))
+		defer h.letGo()
+		limited, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
+		defer cancel()
+		assert.Equal(c.t, table.ErrAborted, h.send.insist(limited, func(ctx context.Context) error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return table.ErrAborted
+		}))
+	})
 }
 
 // The pauses of a member whose claims all fail grow, and begin anew once one succeeds.

@@ -73,8 +73,8 @@ func Jitter(c Clock, d time.Duration) time.Duration { return d - c.Random(d/10+1
 // These limits keep the pauses after a failed step short, however long the lease is. With a lease of an hour, a lost
 // request must not delay a candidate for minutes.
 const (
+	LongestPause      = 10 * time.Second
 	longestFirstPause = time.Second
-	longestPause      = 10 * time.Second
 )
 
 // Backoff computes the pauses between attempts at a step that fails. They double from a thirtieth of Max to Max, with
@@ -85,7 +85,7 @@ type Backoff struct {
 }
 
 func (b *Backoff) Pause(c Clock) time.Duration {
-	b.next = min(max(2*b.next, min(b.Max/30, longestFirstPause)), b.Max, longestPause)
+	b.next = min(max(2*b.next, min(b.Max/30, longestFirstPause)), b.Max, LongestPause)
 	return Jitter(c, b.next)
 }
 

@@ -143,7 +143,7 @@ func (c *Candidate) spread(seen []LockView) time.Duration {
 			lease = last
 		}
 	}
-	return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4, longestPause) + 1)
+	return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4, LongestPause) + 1)
 }
 
 // shortest returns the shortest lease of the candidate and the holders.

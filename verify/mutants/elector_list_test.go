@@ -80,7 +80,7 @@ var electorMutants = of(".",
 	one("a first pause without an end", longLease, clockGo,
 		"min(b.Max/30, longestFirstPause)", "b.Max/30"),
 	one("pauses without an end", longLease, clockGo,
-		", b.Max, longestPause)", ", b.Max)"),
+		", b.Max, LongestPause)", ", b.Max)"),
 	one("a request waits for one answer as long as its caller", "TestARequestSurvivesALostMessage", requestGo,
 		"attempt, cancel := context.WithTimeout(ctx, elect.Attempt(lease))", "attempt, cancel := context.WithCancel(ctx)"),
 

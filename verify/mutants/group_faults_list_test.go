@@ -7,7 +7,7 @@ const groupHealthGo = "group/health.go"
 // The behavior of members with damaged rows, and with steps that fail repeatedly.
 var groupFaultMutants = of("./group",
 	one("aborted steps tried for ever", "TestAMemberWhoseClaimsAreAbortedSendsOneAtATime", sendGo,
-		"if !errors.Is(err, table.ErrAborted) || clock.Now().Since(began) >= lease/20 || ", "if !errors.Is(err, table.ErrAborted) || began == (elect.Instant{}) || "),
+		"if !errors.Is(err, table.ErrAborted) || clock.Now().Since(began) >= r.repeats() || ", "if !errors.Is(err, table.ErrAborted) || began == (elect.Instant{}) || "),
 	one("a partition that is lost is released", "TestAPartitionThatIsLostHoldsNoOtherUp", inventoryGo,
 		"\t\tcase e.Assigned.Lost:\n", "\t\tcase e.Assigned.Lost && false:\n"),
 	one("slots that can't be read are candidates", "TestAMemberWhoseRowCanNotBeReadKeepsNobodyFromJoining", whoGo,

@@ -196,7 +196,7 @@ var (
 		one("another key was recorded", "TestOnlyTheRecordOfTheTermAndItsKeyCounts", announceGo,
 			"last.Token == t.token && last.Key == key", "last.Token == t.token && key != \"\""),
 		one("spread zero", "TestCandidatesComeAtDifferentTimesToALeaseThatEnds", stepGo,
-			"return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4, longestPause) + 1)", "return 0 * lease"),
+			"return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4, LongestPause) + 1)", "return 0 * lease"),
 		one("a spread that does not grow with the crowd", "TestThoseWhoLoseAClaimSpreadMoreEachTime", stepGo,
 			"longestSpread)<<min(c.contests, 8)", "longestSpread)"),
 		one("a record that can't be read is ignored", "TestALockOfANewerVersionIsLeftToIt", rowsGo,
