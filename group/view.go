@@ -19,7 +19,8 @@ import (
 type View struct {
 	At         time.Time
 	Members    []Member // members that have sent a heartbeat within their lease, sorted by slot
-	Unassigned []string // partitions that have a row but no member, because they are moving, waiting, or no longer in any list; excludes paused partitions
+	Unassigned []string // partitions that have a row but no member, because they are moving, waiting, or no longer in any list; excludes paused and unreadable partitions
+	Unreadable []string // partitions that may have a member, because a lease row is garbled or was written by a newer version: the partition's or its member's
 }
 
 // Member is a process in a group.
@@ -39,7 +40,7 @@ type Member struct {
 
 // Members returns the members of a group and the partitions of each member, all as of the same instant. It reads every
 // row of the group, in one RPC. Usually, there are two rows for each partition, including partitions that are no longer
-// in any list.
+// in any list. Members whose lease rows can't be read are left out.
 //
 // Members does not require a running Group.
 func Members(ctx context.Context, db *spanner.Client, tableName, name string) (View, error) {
@@ -75,11 +76,14 @@ func viewOf(r table.GroupSnapshot) View {
 			m.Partitions = append(m.Partitions, part.Partition)
 		case m != nil && o.Exists && o.Heartbeat.IsZero():
 			m.Paused = append(m.Paused, part.Partition)
+		case mayHaveMember(r, lock, o):
+			v.Unreadable = append(v.Unreadable, part.Partition)
 		default:
 			v.Unassigned = append(v.Unassigned, part.Partition)
 		}
 	}
 	slices.Sort(v.Unassigned)
+	slices.Sort(v.Unreadable)
 	for _, m := range has {
 		slices.Sort(m.Partitions)
 		slices.Sort(m.Paused)
@@ -87,4 +91,13 @@ func viewOf(r table.GroupSnapshot) View {
 	}
 	slices.SortFunc(v.Members, func(a, b Member) int { return cmp.Compare(a.Slot, b.Slot) })
 	return v
+}
+
+// mayHaveMember reports whether a partition may have a member although the rows that are readable name none.
+func mayHaveMember(r table.GroupSnapshot, lock string, o table.Observation) bool {
+	if with, is := table.MemberOf(o.Writer); is && r.Unreadable[with.Name] != nil {
+		m := r.Members[with.Name]
+		return !m.Exists || !plan.Over(m, with.Token)
+	}
+	return r.Unreadable[lock] != nil && !(o.Exists && o.Heartbeat.IsZero())
 }

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -70,5 +71,43 @@ func TestWhatAViewSaysOfAPartition(t *testing.T) {
 			want.Unassigned = names
 		}
 		assert.Equal(t, want, v, what)
+	}
+}
+
+// Members does not say that nobody has a partition if a row that can't be read may say who has it: the partition's own lease row, or that
+// of its member. A partition that was released has no member, whatever its other rows are like.
+func TestAViewSaysWhichPartitionsMayHaveAMember(t *testing.T) {
+	const name, slot = "orders/partition/p", "orders/member/0001"
+	at, bad := time.Unix(1_700_000_000, 0), errors.New("not JSON")
+	member := memberRow(1, at, time.Hour, 0, lease)
+	by := func(token table.Token) string { return table.LeaseRef{Name: slot, Token: token}.Key() }
+	held := func(writer string) table.Observation {
+		return table.Observation{At: at, Exists: true, Token: 3, Heartbeat: at, Writer: writer, LeaseRecord: &table.LeaseRecord{}}
+	}
+	noMember := func(s *table.GroupSnapshot) { s.Members = nil }
+	for what, c := range map[string]struct {
+		o          table.Observation
+		bad        string // the owner of the row that can't be read
+		change     func(*table.GroupSnapshot)
+		unreadable bool
+	}{
+		"its own row":                           {held("somebody"), name, nil, true},
+		"its own row, without a lock row":       {table.Observation{At: at}, name, nil, true},
+		"its own row, and it was released":      {table.Observation{At: at, Exists: true, Token: 3}, name, nil, false},
+		"its member's row":                      {held(by(member.Token)), slot, nil, true},
+		"its member's row, without a lock row":  {held(by(member.Token)), slot, noMember, true},
+		"the row of a later member in its slot": {held(by(member.Token - 1)), slot, nil, false},
+		"another row":                           {held(by(member.Token)), "orders/member/0002", nil, false},
+	} {
+		s := table.GroupSnapshot{At: at, Members: map[string]table.Observation{slot: member}, Partitions: map[string]table.Observation{name: c.o}, Unreadable: map[string]error{c.bad: bad}}
+		if c.change != nil {
+			c.change(&s)
+		}
+		v := viewOf(s)
+		want := View{Unassigned: []string{"p"}}
+		if c.unreadable {
+			want = View{Unreadable: []string{"p"}}
+		}
+		assert.Equal(t, want, View{Unassigned: v.Unassigned, Unreadable: v.Unreadable}, what)
 	}
 }
