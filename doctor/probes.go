@@ -243,18 +243,26 @@ const patience = 2 * time.Second
 // returns how long the separate commit took, and whether it had to wait for the transaction. If it did not have to wait,
 // overtake also checks that the transaction fails.
 func (e *exam) overtake(name string) (took time.Duration, waited bool) {
-	var overtaken error
-	_, err := e.Transact(e.ctx, "doctor-optimistic", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
-		if _, err := r.Read(ctx, table.Keys{Names: []string{name}}); err != nil {
-			return nil, err
+	var overtaken, err error
+	begun := false // the separate commit
+	must(retry(func() error {
+		_, err = e.Transact(e.ctx, "doctor-optimistic", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+			if _, err := r.Read(ctx, table.Keys{Names: []string{name}}); err != nil {
+				return nil, err
+			}
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			begun = true
+			start := time.Now()
+			overtaken = e.spanner.Commit(ctx, "doctor-overtake", []table.Write{{Kind: table.Update, Name: name, Set: now(table.ColHeartbeat)}})
+			took = time.Since(start)
+			return []table.Write{{Kind: table.Update, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: nil}}}}, nil
+		})
+		if begun {
+			return nil
 		}
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		start := time.Now()
-		overtaken = e.spanner.Commit(ctx, "doctor-overtake", []table.Write{{Kind: table.Update, Name: name, Set: now(table.ColHeartbeat)}})
-		took = time.Since(start)
-		return []table.Write{{Kind: table.Update, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: nil}}}}, nil
-	})
+		return err
+	}))
 	switch {
 	case errors.Is(overtaken, context.DeadlineExceeded) || spanner.ErrCode(overtaken) == codes.DeadlineExceeded:
 		return took, true

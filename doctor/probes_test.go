@@ -531,6 +531,24 @@ func TestTheClockIsComparedForAsLongAsItTakes(t *testing.T) {
 	}
 }
 
+// A transaction that is aborted before the commit that should overtake it shows nothing, so the check is not made. It must not be said to
+// have succeeded.
+func TestATransactionThatIsNotOvertakenProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := examOf(t.Context(), lie{})
+		do := e.Via
+		e.Via = func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+			if step == "doctor-optimistic" {
+				return table.ErrAborted
+			}
+			return do(ctx, step, call)
+		}
+		found := e.check(probeOf("optimistic"))
+		assert.Equal(t, NotChecked, found.Verdict, found.Found)
+		assert.ErrorIs(t, e.gap, table.ErrAborted)
+	})
+}
+
 // A commit that is visible late is awaited for five seconds, and not after the run has ended.
 func TestWhatIsVisibleLateIsAwaited(t *testing.T) {
 	for _, c := range []struct {
