@@ -3,6 +3,8 @@ package table
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 )
 
 // EvictMembers ends the terms of members whose leases have expired. It releases their slots and deletes their lease
@@ -27,23 +29,44 @@ func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 }
 
 // MarkPaused records in the table that the member's program has paused the given partitions. It releases each partition
-// whose lock row names a member's term that is over. It then marks each released partition that has a lock row: it
-// writes the key of the member's lease row into the writer column. MarkPaused returns the names of all partitions that
-// are now marked or have no lock row.
+// whose lock row names a member's term that is over, unless the partition's lease row has a newer format. It then marks
+// each released partition that has a lock row: it writes the key of the member's lease row into the writer column.
+// MarkPaused returns the names of all partitions that are now marked or have no lock row.
 //
 // A mark does not prevent a claim, and a claim replaces it. It counts only until the term of the member that wrote it
 // is over.
 func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseRef) bool, partitions ...string) (marked []string, err error) {
-	_, err = t.change(ctx, "mark-paused", Keys{Names: partitions}, func(rows Rows) ([]Write, error) {
+	_, err = t.Store.Transact(ctx, "mark-paused", func(ctx context.Context, r Reader) ([]Write, error) {
+		read, err := r.Read(ctx, Keys{Names: partitions})
+		if err != nil {
+			return nil, err
+		}
+		var leases []string // of the partitions to release
+		for _, row := range read {
+			if with, is := MemberOf(row.Writer); row.Heartbeat.IsZero() || !is || !over(with) {
+				continue
+			}
+			leases = append(leases, LeaseKey(row.Name, TokenAt(row.Token)))
+		}
+		if leases != nil {
+			more, err := r.Read(ctx, Keys{Names: leases})
+			if err != nil {
+				return nil, err
+			}
+			read = append(read, more...)
+		}
+		rows := RowsAt(time.Time{}, read)
 		var writes []Write
 		marked = nil
 		for _, name := range partitions {
 			row, exists := rows.byName[name]
 			if !row.Heartbeat.IsZero() {
-				if with, is := MemberOf(row.Writer); !is || !over(with) {
+				h := LeaseRef{name, TokenAt(row.Token)}
+				_, unreadable := rows.Observe(name)
+				if !slices.Contains(leases, h.Key()) || errors.Is(unreadable, ErrNewer) {
 					continue
 				}
-				writes = append(writes, release(LeaseRef{name, TokenAt(row.Token)})...)
+				writes = append(writes, release(h)...)
 			}
 			marked = append(marked, name)
 			if exists && row.Writer != member.Key() {
