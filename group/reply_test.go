@@ -208,6 +208,7 @@ func TestEachReportOfWorkIsHandled(t *testing.T) {
 		{what: "it has stalled", must: stalled, state: share.Revoking, busy: true, fails: 1},
 		{what: "its lease row is missing", must: refused, state: share.Revoking, lost: true, busy: true, fails: 1},
 		{what: "it was told to end, and has returned", revoked: true, state: share.Revoking, fails: 1},
+		{what: "it was told to end, and has returned after a lease", lasted: lease, revoked: true, state: share.Revoking},
 		{what: "it was told to end, and stalls", must: stalled, revoked: true, state: share.Revoking, busy: true, fails: 1},
 		{what: "it was told to end, and its lease row is missing", must: refused, revoked: true, state: share.Revoking, busy: true, fails: 1},
 		{what: "its partition was let go, and it has returned", let: true, state: share.Held, fails: 1},

@@ -52,6 +52,9 @@ func (m *member) takeReturned() (done []outcome) {
 		switch {
 		case o.must == nil:
 			o.of.entry.Busy = nil
+			if o.lasted >= m.g.config.Lease && errors.Is(o.of.entry.EarlyReturn.Err, errReturned) { // a stall keeps its pause
+				o.of.entry.EarlyReturn = share.Suspicion{}
+			}
 		case errors.Is(o.must, spindle.ErrStalled):
 			m.stalled(o.of, o.must)
 		}
@@ -130,9 +133,6 @@ func (t *term) collect() {
 		case e.State == share.Revoking:
 			t.moves.releases.sooner(t.polls.clock, t.polls.lease/50)
 		case e.State == share.Held && t.send.config.OnReturn == options.Release && a.ctx.Err() == nil && !t.leaving():
-			if o.lasted >= t.polls.lease {
-				e.EarlyReturn = share.Suspicion{}
-			}
 			rest(t, e, errReturned)
 		}
 	}

@@ -221,6 +221,32 @@ func TestThePauseAfterAnEarlyReturnIsATenthOfALease(t *testing.T) {
 	})
 }
 
+// Work that runs for a lease and then ends because of a pause resets the pause of later early returns, just as work that returns by
+// itself does.
+func TestLongWorkThatIsRevokedResetsThePauseOfEarlyReturns(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		var returns atomic.Bool
+		returns.Store(true)
+		a := c.doing("a", Numbered(1), func(ctx context.Context, _ Partition) error {
+			if !returns.Load() {
+				<-ctx.Done()
+			}
+			return nil
+		}, WithEarlyReturn(Release))
+		c.sleep(20 * lease) // the pauses grow to three leases
+		returns.Store(false)
+		c.until(4*lease, "the work to run", func() bool { return a.has() == 1 })
+		c.sleep(2 * lease)
+		returns.Store(true)
+		require.NoError(t, a.Pause("0"))
+		c.sleep(lease / 20)
+		require.NoError(t, a.Resume("0"))
+		c.until(lease/20, "the work to return early", func() bool { return a.has() == 0 && c.view().Unassigned != nil })
+		returns.Store(false)
+		c.until(lease*2/10, "the work to begin again", func() bool { return a.has() == 1 })
+	})
+}
+
 // Balanced returns when the member has its share, and blocks again while partitions move.
 func TestBalancedWaitsForTheOwnShare(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
