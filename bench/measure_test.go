@@ -190,6 +190,17 @@ func TestACycleLastsUntilTheLockIsUnlocked(t *testing.T) {
 	assertAtLeast(t, slices.Repeat([]time.Duration{unlocking}, 5), took)
 }
 
+// A system that is too slow for its turns to be measured is an error, which leaves the measurements of the other systems alone.
+func TestTooFewTurnsAreAnError(t *testing.T) {
+	_, err := lengths(make([]stint, warmUp))
+	assert.ErrorContains(t, err, "there were only 10 turns")
+	_, err = lengths(nil)
+	assert.Error(t, err)
+	g, s := on(t, toy, 0)
+	_, err = s.measureTurns(g, 2, time.Millisecond, time.Nanosecond)
+	assert.ErrorContains(t, err, "no process had a turn")
+}
+
 // Each process takes its turns. The lock is idle from the end of one turn's work until the next process holds it, and the
 // requests that precede the turns do not count.
 func TestTurnsAreCountedAndTheTimesBetweenThem(t *testing.T) {

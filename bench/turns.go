@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -86,8 +87,15 @@ func (s system) measureCycles(g *ground, cycles int) ([]time.Duration, error) {
 	if err != nil {
 		return nil, err
 	}
-	var took []time.Duration
-	for _, turn := range all[0][warmUp:] {
+	return lengths(all[0])
+}
+
+// lengths returns how long each measured turn took. It fails if the system was too slow for any turn to be measured.
+func lengths(turns []stint) (took []time.Duration, err error) {
+	if len(turns) <= warmUp {
+		return nil, fmt.Errorf("there were only %d turns, and the first %d are not measured", len(turns), warmUp)
+	}
+	for _, turn := range turns[warmUp:] {
 		took = append(took, time.Duration(turn.Done-turn.Asked))
 	}
 	slices.Sort(took)
@@ -114,6 +122,9 @@ func (s system) measureTurns(g *ground, processes int, hold, during time.Duratio
 	}
 	slices.Sort(c.turns)
 	order := slices.Concat(all...)
+	if len(order) == 0 {
+		return c, fmt.Errorf("no process had a turn within %v", during)
+	}
 	slices.SortFunc(order, func(a, b stint) int { return cmp.Compare(a.Held, b.Held) })
 	for i := range len(order) - 1 {
 		c.idle = append(c.idle, time.Duration(order[i+1].Held-order[i].Left))
