@@ -316,9 +316,9 @@ func (e *exam) claim(id, name string) (table.Token, error) {
 	return e.take(name, func(seen []table.Observation) (table.Token, error) { return e.table.Claim(e.ctx, id, seen...) })
 }
 
-// take observes a lock and claims it.
+// take observes a lock and claims it. A claim fails if the observation is stale.
 func (e *exam) take(name string, claim func([]table.Observation) (table.Token, error)) (token table.Token, err error) {
-	err = retry(func() error {
+	try := func() error {
 		seen, err := e.table.Observe(e.ctx, name)
 		if err != nil {
 			return fmt.Errorf("observe: %w", err)
@@ -327,7 +327,8 @@ func (e *exam) take(name string, claim func([]table.Observation) (table.Token, e
 			return fmt.Errorf("claim: %w", err)
 		}
 		return nil
-	})
+	}
+	e.await(func() bool { err = retry(try); return overrun(err) || !errors.Is(err, table.ErrChanged) })
 	return token, err
 }
 

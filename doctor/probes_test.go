@@ -549,6 +549,35 @@ func TestATransactionThatIsNotOvertakenProvesNothing(t *testing.T) {
 	})
 }
 
+// Reads that lag behind the latest commits for a moment do no harm, so no check fails because of them.
+func TestReadsThatLagAreAwaited(t *testing.T) {
+	for name, step := range map[string]string{"cycle": "observe", "many keys": "doctor-read"} {
+		synctest.Test(t, func(t *testing.T) {
+			e, _ := examOf(t.Context(), lagging(step, time.Second))
+			found := e.check(probeOf(name))
+			assert.Equal(t, OK, found.Verdict, "%s: %s", name, found.Found)
+		})
+	}
+}
+
+// lagging shows what the reads of a step have found only after the given time.
+func lagging(step string, by time.Duration) lie {
+	var shown []table.Row
+	var since time.Time // when rows that are not shown yet were first found; zero: there are none
+	return lie{read: func(s string, _ table.Keys, rows []table.Row, _ time.Time) ([]table.Row, error) {
+		switch {
+		case s != step:
+			return rows, nil
+		case slices.Equal(rows, shown):
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) >= by:
+			shown, since = rows, time.Time{}
+		}
+		return shown, nil
+	}}
+}
+
 // A commit that is visible late is awaited for five seconds, and not after the run has ended.
 func TestWhatIsVisibleLateIsAwaited(t *testing.T) {
 	for _, c := range []struct {
