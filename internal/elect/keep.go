@@ -39,11 +39,14 @@ const (
 // WatchRequests, Announce and Stop.
 type Keeper struct {
 	*Term
-	Interval time.Duration         // between heartbeats
-	InPhase  bool                  // all terms of this process with this interval send their heartbeats at the same times
-	Mute     <-chan struct{}       // once it is closed, no more heartbeats are sent, so the term expires; may be nil
-	Notify   func(TermEvent)       // called from other goroutines; must not block
-	Before   func(context.Context) // if not nil, called before each heartbeat; ctx ends with the work's context, or at Stop
+	Interval time.Duration   // between heartbeats
+	InPhase  bool            // all terms of this process with this interval send their heartbeats at the same times
+	Mute     <-chan struct{} // once it is closed, no more heartbeats are sent, so the term expires; may be nil
+	Notify   func(TermEvent) // called from other goroutines; must not block
+
+	// Before, if not nil, is called before each heartbeat. The argument again says that an earlier attempt has not been
+	// acknowledged. The context ends with the work's context, or at Stop.
+	Before func(ctx context.Context, again bool)
 
 	ctx     context.Context // for everything that the keeper runs
 	quit    context.CancelFunc
@@ -178,7 +181,7 @@ func (k *Keeper) send(ctx context.Context, before []attempt, answers chan<- atte
 		}
 	}
 	if k.Before != nil {
-		k.Before(k.ctx)
+		k.Before(k.ctx, n > 0)
 	}
 	a := attempt{n: n, sent: k.clock.Now(), cancelable: within(table.Apart(ctx, n))}
 	left := k.lasts()

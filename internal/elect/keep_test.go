@@ -600,7 +600,7 @@ func TestWhatAKeeperDoesBeforeAHeartbeatEndsWithTheWork(t *testing.T) {
 			term := candidate("a", &memstore.Store{}, "m").Try(t.Context(), All, lease/3).Term
 			require.NotNil(t, term)
 			var began, ended time.Time
-			k := &Keeper{Term: term, Interval: lease / 3, Notify: func(TermEvent) {}, Before: func(ctx context.Context) {
+			k := &Keeper{Term: term, Interval: lease / 3, Notify: func(TermEvent) {}, Before: func(ctx context.Context, _ bool) {
 				if ended.IsZero() {
 					began = time.Now()
 					Sleep(ctx, SystemClock{}, 100*lease)

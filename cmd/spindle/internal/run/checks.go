@@ -45,9 +45,13 @@ const (
 func (c *checks) before(r *runner, h *holding, check func(context.Context, role) error) {
 	clock := r.of.candidate.Clock
 	last, of, failed := clock.Now(), role(""), 0 // when the last check ended, its role, and how many checks in a row have failed in that role
-	h.Before = func(ctx context.Context) {
+	h.Before = func(ctx context.Context, again bool) {
+		valid := h.Interval / 2
+		if again { // a new check would take the time in which the heartbeat can still be acknowledged
+			valid = h.Interval
+		}
 		as, _ := c.role.Load().(role)
-		if as == "" || clock.Now().Since(last) < h.Interval/2 { // a retried heartbeat needs no new check
+		if as == "" || clock.Now().Since(last) < valid {
 			return
 		}
 		err := within(ctx, as, max(h.Left()/2, 0), check)                // the other half is for the heartbeat

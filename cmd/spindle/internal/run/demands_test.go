@@ -217,3 +217,33 @@ func TestAHeartbeatThatIsSentAgainNeedsNoNewCheck(t *testing.T) {
 		})
 	}
 }
+
+// A single heartbeat without an answer costs no program its lock, even if the health check before the heartbeat was slow. The heartbeat is
+// sent again before the program would be signaled, and without a new check. With --unhealthy 2, one heartbeat counts as one failure.
+func TestAHeartbeatThatGetsNoAnswerNeedsNoNewCheck(t *testing.T) {
+	for _, takes := range []time.Duration{0, lease / 12, lease / 9} {
+		for _, failed := range []error{nil, errors.New("sick")} {
+			synctest.Test(t, func(t *testing.T) {
+				var checks atomic.Int32
+				s := newSite(t, &memstore.Store{}, "a", func(s *site) {
+					s.exec.unhealthy = 2
+					s.check = func(context.Context, role) error {
+						time.Sleep(takes)
+						if checks.Add(1) == 1 {
+							return failed
+						}
+						return nil
+					}
+				})
+				s.Lose(memstore.Once("heartbeat"), nil)
+				p := s.start().running()
+				time.Sleep(lease * 8 / 10) // the next heartbeat is not due yet
+				assert.EqualValues(t, 1, checks.Load(), "%v, %v", takes, failed)
+				time.Sleep(3 * lease)
+				assert.Empty(t, p.got, "%v, %v", takes, failed)
+				p.exit(0)
+				assert.Zero(t, s.ends(), "%v, %v", takes, failed)
+			})
+		}
+	}
+}
