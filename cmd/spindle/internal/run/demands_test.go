@@ -247,3 +247,33 @@ func TestAHeartbeatThatGetsNoAnswerNeedsNoNewCheck(t *testing.T) {
 		}
 	}
 }
+
+// A failure of a health check or of --stall that exec learns of together with a signal does not count, because the signal comes first.
+// The program has as long as it likes, and what it does is done. Without a watchdog, however, the program must end soon.
+func TestAFailureThatComesWithASignalDoesNotCount(t *testing.T) {
+	for what, fails := range map[string]func(*site, *program){
+		"a check or --stall": func(s *site, _ *program) { s.run.term.put(event{what: unfit, err: errors.New("sick")}) },
+		"the watchdog":       func(_ *site, p *program) { p.unwatches = errors.New("no more processes"); close(p.unwatched) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			s := newSite(t, store, "a", doingOnce, func(s *site) { s.ignores = true }).start()
+			p := s.running()
+			time.Sleep(lease)
+			synctest.Wait()
+			p.hears = func() { p.hears = nil; fails(s, p) }
+			s.signals <- syscall.SIGTERM
+			time.Sleep(lease)
+			synctest.Wait()
+			assert.Equal(t, what != "the watchdog", p.ended.IsZero(), what)
+			p.exit(0)
+			end := s.ends()
+			if what == "the watchdog" {
+				assert.Equal(t, Lost, end.Code, what)
+				return
+			}
+			assert.Zero(t, end, what)
+			assert.Equal(t, 77, newSite(t, store, "b", doingOnce).start().ends().Code, what)
+		})
+	}
+}

@@ -211,6 +211,9 @@ func (p *programs) hears(e event) event {
 	case late, overdue:
 		p.reportLoss(p.term, errLate)
 	case unfit:
+		if e.of != nil && p.m.phase == stopping { // a health check or --stall, which no longer apply
+			return event{}
+		}
 		p.reportLoss(p.term, e.err)
 	case paused:
 		p.handleStop()
