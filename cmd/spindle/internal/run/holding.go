@@ -156,13 +156,13 @@ func (r *runner) end(how deed) event {
 
 // giveBack releases the lock. If the work was done, the same commit records that.
 func (r *runner) giveBack(h *holding, how deed) error {
-	ctx, key, outcome := context.Background(), "", ""
+	ctx, outcome := context.Background(), ""
 	var err error
 	switch how {
 	case recordDone:
-		key, outcome = r.of.todo.Key, ": "+r.of.todo.Key+" is done"
+		outcome = ": " + r.of.todo.Key + " is done"
 		err = h.Finish(ctx, errors.New("done"), r.of.todo, r.of.candidate.ID)
-		h.done = err == nil
+		h.done = err == nil || h.Recorded(ctx, r.of.todo.Key) // a commit may be applied although its reply is lost
 	case releaseUndone:
 		outcome = ": " + r.of.todo.Key + " is not done"
 		fallthrough
@@ -170,15 +170,12 @@ func (r *runner) giveBack(h *holding, how deed) error {
 		err = h.Release(ctx, errGivenUp)
 	}
 	switch {
-	case err == nil:
+	case err == nil || h.done:
 		r.say("released %s%s", r.lock, outcome)
 		return nil
 	case errors.Is(err, table.ErrSuperseded):
 		r.reportLoss(h, err)
 		return fmt.Errorf("%s was taken away before it could be released", r.lock)
-	case how == recordDone && h.Recorded(ctx, key): // the commit was applied, but every reply was lost
-		r.say("left %s to expire%s", r.lock, outcome)
-		return nil
 	}
 	return fmt.Errorf("%s could not be released: %w", r.lock, err)
 }

@@ -498,7 +498,8 @@ func TestAnExecThatYieldedInVainKeepsTheLockFromPreferencesOnly(t *testing.T) {
 	})
 }
 
-// Each reply to the release is lost until the lease is over: exec does not report recorded work as undone.
+// Exec does not report recorded work as undone, even if each reply to the release is lost until the lease is over. The same holds if a
+// release that is sent again finds no lock, and nobody knows why.
 func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
 	finish := func(step string) bool { return step == "finish" }
 	run := func(t *testing.T, request, reply func(string) bool) (terminal.Exit, *memstore.Store) {
@@ -519,6 +520,16 @@ func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
 		assert.Equal(t, terminal.Failed, end.Code)
 		assert.ErrorContains(t, end.Err, "SUCCEEDED, BUT 1 COULD NOT BE RECORDED AS DONE")
 		assert.NotContains(t, store.Rows(), "job!done")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		s := newSite(t, store, "a", doingOnce).start()
+		work := s.running()
+		s.Lose(nil, memstore.Once("finish"))
+		s.Refuse(fleet.Refusing("released", commandtest.Away))
+		work.exit(0)
+		assert.Equal(t, terminal.Exit{}, s.ends())
+		assert.Contains(t, store.Rows(), "job!done")
 	})
 }
 
