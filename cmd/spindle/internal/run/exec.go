@@ -307,7 +307,8 @@ func (x *execution) try(ctx context.Context) (elect.Step, *terminal.Exit) {
 	case errors.Is(step.Err, table.ErrGroup):
 		return step, &terminal.Exit{Code: terminal.Failed, Err: fmt.Errorf("%s was not acquired: %w; choose a different name", x.name, step.Err)}
 	case step.Term != nil, ctx.Err() != nil, // the poll was interrupted
-		x.sized() && step.Lost && step.Err == nil: // another slot may be free
+		// Spanner may abort a claim on a free lock, and another slot may be free
+		(x.atOnce || x.sized()) && step.Lost && step.Err == nil:
 		return step, nil
 	case x.atOnce && errors.Is(step.Err, table.ErrNewer):
 		return step, &terminal.Exit{Code: NotInTime, Err: fmt.Errorf("%s was not acquired because it is held: %w", x.name, step.Err)}
@@ -325,7 +326,7 @@ func (x *execution) try(ctx context.Context) (elect.Step, *terminal.Exit) {
 }
 
 func whyNot(step elect.Step) error {
-	if o := step.Seen[0]; o.Exists && o.Holder() != "" {
+	if o := step.Seen[0]; o.Confirmed() && o.Holder() != "" {
 		return fmt.Errorf("%s %s, token %v", heldBy("it is ", step.Seen), terminal.Show(o.Holder()), o.Token)
 	}
 	return errors.New("another candidate was first")

@@ -24,6 +24,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+	"github.com/spindle-lock/spindle/internal/testkit/steps"
 )
 
 // The tests of this file run exec in virtual time on a table in memory. A bubble fails if a goroutine is left in it.
@@ -437,6 +438,48 @@ func TestAnExecThatCanNotAcquireAFreeLockSaysWhy(t *testing.T) {
 					assert.ErrorIs(t, s.end.Err, commandtest.Away, "%s, %s, tries=%v", step, kind, tries)
 				})
 			}
+		}
+	}
+}
+
+// An exec that only tries runs its program although Spanner has aborted its claim on a free lock. Otherwise, no machine would run the
+// program, and the exit code would say that another one does. If another candidate was first, exec names it only if it holds the lock.
+func TestAnExecThatOnlyTriesGivesUpOnlyIfTheLockIsTaken(t *testing.T) {
+	for name, r := range map[string]struct {
+		meanwhile func(*testing.T, *memstore.Store) error // returns the answer to the first claim
+		says      string                                  // "": its program runs
+	}{
+		"Spanner aborts the claim":   {func(*testing.T, *memstore.Store) error { return table.ErrAborted }, ""},
+		"another candidate is first": {func(t *testing.T, store *memstore.Store) error { newSite(t, store, "b").start().running(); return nil }, "it is held by b, token "},
+		"another candidate has begun": {func(t *testing.T, store *memstore.Store) error {
+			steps.Claim(t, table.Table{Store: store}, "job")
+			return nil
+		}, "another candidate was first"},
+	} {
+		for kind, change := range map[string]func(*site){"a lock": func(*site) {}, "once": doingOnce} {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memstore.Store{}
+				dead := newSite(t, store, "dead").start()
+				dead.running()
+				dead.Cut()
+				dead.ends()
+				time.Sleep(lease)
+				s := newSite(t, store, "a", change, func(s *site) { s.exec.atOnce = true })
+				first := memstore.Once("claim")
+				s.Refuse(func(step string) error {
+					if first(step) {
+						return r.meanwhile(t, store)
+					}
+					return nil
+				})
+				if s.start(); r.says == "" {
+					s.running().exit(0)
+					assert.Zero(t, s.ends(), "%s, %s", name, kind)
+					return
+				}
+				assert.Equal(t, NotInTime, s.ends().Code, "%s, %s", name, kind)
+				assert.ErrorContains(t, s.end.Err, "job was not acquired: "+r.says, "%s, %s", name, kind)
+			})
 		}
 	}
 }
