@@ -69,6 +69,7 @@ func TestAProbeSaysWhatTheProcessDoes(t *testing.T) {
 	}{
 		{elect.Step{Err: commandtest.Away}, "on standby: can't compete for job: Unavailable"},
 		{elect.Step{Err: status.Error(codes.PermissionDenied, "no")}, "on standby: can't compete for job: PermissionDenied"},
+		{elect.Step{Err: fmt.Errorf("a row %w", table.ErrNewer)}, "on standby: can't compete for job: its row was written by a newer version of spindle"},
 		{elect.Step{Seen: view(1, time.Second)}, "on standby: job is held by a, token 7"},
 		{elect.Step{}, "on standby: job is held by a, token 7"}, // the poll was interrupted
 		{elect.Step{Seen: view(2, time.Second)}, "on standby: no slot is free; the first is held by a, token 7"},

@@ -236,10 +236,10 @@ func (r *reports) seen(step elect.Step) {
 	switch {
 	case step.Err != nil:
 		kind := spanner.ErrCode(step.Err).String() // the code, because the messages differ in times and ids
-		r.does(false, "on standby: can't compete for %s: %v", name, kind)
 		if errors.Is(step.Err, table.ErrNewer) {
-			kind = "newer"
+			kind = "its row was " + table.ErrNewer.Error()
 		}
+		r.does(false, "on standby: can't compete for %s: %v", name, kind)
 		if kind != r.told.trouble {
 			r.told.trouble = kind
 			r.complain("can't compete for %s, will try again: %v", name, r.Explain(step.Err))
