@@ -147,8 +147,11 @@ func (s *story) moves(before map[string]operator.Listing, g *model.Group) (all [
 		case now.IsHeld() && was.IsHeld() && was.Token == now.Token:
 			continue
 		case now.IsHeld():
-			m.from, at = s.had[now.Name], now.Token.Time()
+			m.from = s.had[now.Name]
 			s.had[now.Name] = m.to
+			if was.Token != now.Token { // otherwise, its member was heard from again
+				at = now.Token.Time()
+			}
 		case was.IsHeld() || !known:
 			m.to = ""
 		default:

@@ -267,6 +267,29 @@ func TestAMoveSaysWhenItsLastPartitionMoved(t *testing.T) {
 		tell(with(a, "1", 125), with(b, "2", 124), with(a, "3", 130), with(a, "4", 122), with(b, "5", 113)))
 }
 
+// A member whose heartbeat arrives late has its partitions again. Watch says when it saw that, and not when the member first got them,
+// because a line must not be older than the one before it.
+func TestPartitionsOfAMemberThatIsHeardFromAgainMoveWhenThatIsSeen(t *testing.T) {
+	var s story
+	for i, step := range []struct {
+		heartbeat, seen, at float64
+		text                string
+	}{
+		{103, 104, 102, "1 partition held by b"},
+		{103, 114, 114, "1 partition without a holder, last held by b"},
+		{112, 115, 115, "1 partition taken again by b"},
+	} {
+		b := commandtest.MemberOf(1, "b", at(101), at(step.heartbeat))
+		p := commandtest.PartitionWith(b, "7", at(102))
+		b.At, p.At = at(step.seen), at(step.seen)
+		_, groups := model.Gather([]operator.Listing{b, p}, "")
+		told := inUTC(s.next(nil, groups, at(1000)))
+		last := told[len(told)-1]
+		assert.Equal(t, step.text, last.Text, "step %d", i)
+		assert.Equal(t, at(step.at).UTC(), last.At, "step %d", i)
+	}
+}
+
 // Whatever happens to partitions between reads, watch tells of each one that has a new term, or none any more, exactly
 // once, and names the member that had it last: compared with the terms of each partition, for random histories.
 func TestEachMoveOfAPartitionIsCountedOnce(t *testing.T) {
