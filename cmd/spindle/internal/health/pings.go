@@ -24,7 +24,7 @@ func Pings(limit time.Duration, ping func()) (environment []string, stop func(),
 	on, err := net.ListenUnixgram(at.Net, at)
 	if err != nil {
 		_ = os.RemoveAll(dir)
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%w; if the path is too long for a socket, set TMPDIR to a directory with a shorter one", err)
 	}
 	go func() {
 		message := make([]byte, 4096)

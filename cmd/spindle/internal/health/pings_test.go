@@ -51,13 +51,14 @@ func TestPingsAreThoseOfSystemd(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// A temporary directory whose path is too long for a socket is left as it was.
+// A temporary directory whose path is too long for a socket is left as it was, and the error says what to do.
 func TestASocketThatCanNotBeMadeLeavesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	t.Setenv("TMPDIR", dir)
 	_, _, err := Pings(time.Second, nil)
 	require.Error(t, err)
+	assert.ErrorContains(t, err, "set TMPDIR to a directory with a shorter one")
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Empty(t, left)
