@@ -85,7 +85,7 @@ func (j *Journal) Detach() (attach func()) {
 	j.out = o
 	go o.run()
 	return func() {
-		if o.flush(time.Second) {
+		if j.out = io.Discard; o.flush(time.Second) {
 			j.out = o.to
 		}
 		o.mu.Lock()
