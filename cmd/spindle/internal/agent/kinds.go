@@ -138,7 +138,8 @@ func election(h *hold, elector func(...spindle.Option) *spindle.Lock) locker {
 	return func(ctx context.Context, work func(holding) bool) error {
 		run, end := context.WithCancelCause(context.WithoutCancel(ctx))
 		defer end(nil)
-		var decided atomic.Bool // the elector leads, or has given up
+		var decided atomic.Bool        // the elector leads, or has given up
+		var lost atomic.Pointer[error] // why the term was lost; Run reports no error for that
 		giveUp := func(why error) {
 			if decided.CompareAndSwap(false, true) {
 				end(why)
@@ -158,6 +159,8 @@ func election(h *hold, elector func(...spindle.Option) *spindle.Lock) locker {
 		}
 		observe := func(e spindle.Event) {
 			switch {
+			case e.Kind == spindle.Lost && (errors.Is(e.Err, spindle.ErrExpired) || errors.Is(e.Err, spindle.ErrSuperseded)):
+				lost.Store(&e.Err)
 			case e.Kind == spindle.LeaderGone:
 				h.lines.add(line{Event: "leader"})
 			case e.Kind == spindle.LeaderSeen:
@@ -179,6 +182,9 @@ func election(h *hold, elector func(...spindle.Option) *spindle.Lock) locker {
 		err := <-ended
 		if why := context.Cause(run); why != errReturned {
 			err = errors.Join(why, err)
+		}
+		if reason := lost.Load(); err == nil && reason != nil {
+			err = *reason
 		}
 		return err
 	}

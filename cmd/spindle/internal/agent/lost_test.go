@@ -22,6 +22,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/lock"
 )
@@ -132,6 +133,22 @@ func TestALossThatIsFoundAtTheReleaseIsAnswered(t *testing.T) {
 			b.breaks(l)
 			status, _ := b.call("p", "POST /v1/holds/"+l.Hold+"/"+c[1])
 			assert.Equal(t, http.StatusGone, status, c)
+		})
+	}
+}
+
+// A program releases its lock just after its machine was suspended for longer than the lease, before any timer has run. The
+// answer says that the lock was lost: another machine may have worked under it meanwhile.
+func TestALossThatNoTimerHasNoticedIsAnswered(t *testing.T) {
+	for _, kind := range everyKindOfLock {
+		among(t, 100, func(b *bed) {
+			clock := &fleet.Clock{}
+			b.agent.clock, b.agent.promises.clock = clock, clock
+			l := b.asks("p", "POST /v1/"+kind+"&lease=10s").reads("held")
+			time.Sleep(time.Second)
+			clock.Wall.Add(int64(time.Minute)) // the machine was suspended
+			status, j := b.call("p", "POST /v1/holds/"+l.Hold+"/release")
+			assert.Equal(t, []any{http.StatusGone, "lost"}, []any{status, j["code"]}, "%s: %v", kind, j)
 		})
 	}
 }
