@@ -82,7 +82,7 @@ var agentMutants = slices.Concat(
 		one("a hold is kept for its wait", "TestAHoldIsNotKeptForItsWait", agentFolder+"hold.go",
 			"h.wait.quit(errTimeout) }).Stop()", "h.wait.quit(errTimeout) })"),
 		one("a body that is not sent hides that its client has gone", "TestClientsThatHaveGoneLeaveNoDescriptors", agentFolder+"api.go",
-			"\treturn readsBody(mux)\n", "\treturn mux\n"),
+			"\treturn readsBody(readsQuery(mux))\n", "\treturn readsQuery(mux)\n"),
 		one("every user sees the names of locks", "TestAnotherUserHasNoPartInAHold", agentFolder+"counts.go",
 			"if names && j", "if j"),
 		one("one program may have all holds", "TestAProgramHasHalfOfTheHolds", agentFolder+"program.go",

@@ -140,6 +140,29 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 	})
 }
 
+// A program is told that a part of its query is malformed. It would otherwise hold fewer locks than it asked for, or hold them
+// on other terms, or believe that all of them were released.
+func TestARequestWithAMalformedQueryIsRefused(t *testing.T) {
+	among(t, 10, func(b *bed) {
+		l := b.asks("p", "POST /v1/locks?name=c&lease=1h").reads("held")
+		for _, request := range []string{
+			"POST /v1/locks?name=a&name=100%", "POST /v1/locks?name=a&name=b;c",
+			"POST /v1/locks?name=a&lease=60s;stall=5s", "POST /v1/once?name=a&key=k&wait=0;",
+			"POST /v1/stepdown?drain=true;", fmt.Sprintf("POST /v1/release?name=c&name=100%%&token=%d&hold=%s", l.Token, l.Hold),
+			"GET /v1/elections?name=a&name=100%", "GET /v1/leading?name=a&name=100%",
+		} {
+			s := b.asks("q", request)
+			assert.Equal(t, http.StatusBadRequest, s.wait(), request)
+			assert.Contains(t, string(s.body), `"code":"bad-parameter"`)
+			assert.Contains(t, string(s.body), "write % as %25 and ; as %3B")
+		}
+		assert.Len(t, b.agent.all(), 1)
+		w := httptest.NewRecorder()
+		b.agent.ReadOnly().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/leading?name=a&name=100%", nil))
+		assert.Equal(t, http.StatusBadRequest, w.Code)
+	})
+}
+
 // Requests through a proxy are refused, because the proxy would be the peer of every program behind it.
 func TestARequestThroughAProxyIsRefused(t *testing.T) {
 	among(t, 10, func(b *bed) {

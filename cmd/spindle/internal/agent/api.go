@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -44,7 +45,7 @@ func (a *Agent) Handler() http.Handler {
 		return wrong(http.StatusNotFound, "no-such-path", "this agent does not serve %s %.128s: run spindle schema agent to see the paths", r.Method, r.URL.Path)
 	}))
 	mux.Handle("GET /metrics", fewAtATime(api.by(func(r *http.Request, p process) answer { return api.metrics(r, seesAll(p)) }))) // metrics for Prometheus; only root and the agent's own user see the names of locks
-	return readsBody(mux)
+	return readsBody(readsQuery(mux))
 }
 
 // ReadOnly returns the handler for probes. Their requests can neither acquire nor release a lock.
@@ -52,7 +53,7 @@ func (a *Agent) ReadOnly() http.Handler {
 	api, mux := api{a}, http.NewServeMux()
 	api.readOnly(mux)
 	mux.Handle("GET /metrics", fewAtATime(open(func(r *http.Request) answer { return api.metrics(r, true) })))
-	return mux
+	return readsQuery(mux)
 }
 
 func (a api) readOnly(mux *http.ServeMux) {
@@ -82,6 +83,18 @@ func readsBody(next http.Handler) http.Handler {
 				return
 			}
 			_ = control.SetReadDeadline(time.Time{})
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// readsQuery returns a handler that refuses a malformed query. Otherwise, the malformed parts would be ignored, because
+// url.URL.Query leaves them out.
+func readsQuery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+			wrong(http.StatusBadRequest, "bad-parameter", "the query is malformed (%v): in names and values, write %% as %%25 and ; as %%3B", err).write(w)
+			return
 		}
 		next.ServeHTTP(w, r)
 	})
