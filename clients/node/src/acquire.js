@@ -57,6 +57,7 @@ function limited(signal, ms, error) {
 async function attempts(query, deadline, begun) {
   const backoff = new Backoff(20, 500);
   for (;;) {
+    query.signal?.throwIfAborted(); // it may have aborted after the turn or a pause, and aborts only once
     const hold = new Hold(query, pathOf(query, remaining(query.wait, deadline)));
     begun(hold);
     try {

@@ -288,6 +288,23 @@ describe('an agent', { timeout: 30_000 }, () => {
     assert.equal(backoffOf({ lease: '1h' }).longest, 5000);
   });
 
+  it('is not asked for a lock if the signal aborts between the turn and the request', async (t) => {
+    let requests = 0;
+    const { socket } = await startFake(t, (request, response, { pathname }) => {
+      if (pathname !== '/v1/locks') return reply(response, 200, {});
+      requests++;
+      say(response, hello(), held(60_000));
+    });
+    const first = await lock('a', { socket });
+    const controller = new AbortController();
+    const second = lock('a', { socket, signal: controller.signal });
+    await first.release();
+    controller.abort(new Error('enough'));
+    await assert.rejects(second, { message: 'enough' });
+    assert.equal(requests, 1);
+    await (await lock('a', { socket })).release();
+  });
+
   it('hears of an abort: the wait is over, and the next task has its turn', async (t) => {
     const released = [];
     let requests = 0;
