@@ -60,6 +60,12 @@ func (t Table) Break(ctx context.Context, token Token, name string) error {
 		Write{Kind: Put, Name: BrokenRow(name), Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}}})
 }
 
+// Broken reports whether an operator has released the lock that was held under the token.
+func (t Table) Broken(ctx context.Context, token Token, name string) (bool, error) {
+	all, err := t.Read(ctx, "released", Strong, Keys{Names: []string{BrokenRow(name)}})
+	return err == nil && TokenAt(all.byName[BrokenRow(name)].Token) == token, err
+}
+
 // GivenBack reports whether the caller itself has released the named locks, which it held under the token. The caller
 // must have learned before the end of its lease that the token is no longer valid. GivenBack returns true if every lock
 // row exists with a later token, and no lock was broken under this token or a later one.

@@ -308,7 +308,7 @@ func (a api) releaseOrphan(r *http.Request, _ process) answer {
 func (a api) leading(r *http.Request) answer {
 	name := r.URL.Query().Get("name")
 	for _, h := range a.all() {
-		if h.asked.kind == elections && h.asked.names[0] == name && h.status().phase.holds() {
+		if h.asked.kind == elections && h.asked.names[0] == name && h.status().phase.holds() && h.term.lock.Left() > 0 {
 			return ok(map[string]string{"state": "leading"})
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
 // The probe is positive for an election that one of the agent's programs leads, and for nothing else: a load balancer sends the traffic
@@ -26,5 +28,18 @@ func TestAProbeIsPositiveOnlyForAnElectionThatIsLed(t *testing.T) {
 		s.Conn.(*wire).exits()
 		time.Sleep(longestDoubt + time.Millisecond)
 		assert.Equal(t, 503, leads("a"), "its program has lost the lock")
+	})
+}
+
+// The probe is negative from the end of the lease on, even if the machine was suspended, so that no timer has run yet.
+func TestAProbeIsNegativeOnceTheLeaseIsOver(t *testing.T) {
+	among(t, 10, func(b *bed) {
+		clock := &fleet.Clock{}
+		b.agent.clock, b.agent.promises.clock = clock, clock
+		b.asks("p", "POST /v1/elections?name=a&lease=10s").reads("held")
+		leads := func() int { return b.asks("q", "GET /v1/leading?name=a").wait() }
+		assert.Equal(t, 200, leads())
+		clock.Wall.Add(int64(time.Minute))
+		assert.Equal(t, 503, leads())
 	})
 }

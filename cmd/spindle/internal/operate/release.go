@@ -176,6 +176,12 @@ func breakLock(ctx context.Context, o *database.Database, t table.Table, l opera
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	err := t.Break(ctx, token, l.Name)
+	if errors.Is(err, table.ErrSuperseded) { // also if the reply was lost, and the client sent the request again
+		var broken bool
+		if broken, err = t.Broken(ctx, token, l.Name); err == nil && !broken {
+			err = table.ErrSuperseded
+		}
+	}
 	if errors.Is(err, table.ErrSuperseded) {
 		return "", fmt.Errorf("nothing was released: %d is no longer the current token of %s, because its term has just ended", token, name)
 	}

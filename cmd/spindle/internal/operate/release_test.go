@@ -168,6 +168,19 @@ func TestAReleaseChangesNoOtherTerm(t *testing.T) {
 	})
 }
 
+// A release whose reply was lost, so that the client sent it again, is a release.
+func TestAReleaseThatIsSentAgainIsARelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab, all := everyState(t)
+		link := &memstore.Link{Store: tab.Store}
+		link.Again(memstore.Once("break"))
+		l := all["held"]
+		text, err := breakLock(t.Context(), &database.Database{Timeout: time.Second}, table.Table{Store: link}, l, l.Token)
+		require.NoError(t, err)
+		assert.Contains(t, text, "released held")
+	})
+}
+
 // A release that the database does not answer ends at the timeout.
 func TestAReleaseThatIsNotAnsweredEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
