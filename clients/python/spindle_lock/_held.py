@@ -179,6 +179,11 @@ class RunBase(HeldBase[E]):
     async def _end(self) -> None:
         await self._release("/done")
 
+    async def _done(self) -> None:
+        if self._hold.undone:
+            raise self._hold.lost()
+        await self._release("/done")
+
 
 async def acquired(driver: Driver, want: Wanted, begin: Callable[[Hold], H]) -> Optional[H]:
     """Return a held lock, or None if the work of a ``once`` is done already."""

@@ -50,6 +50,7 @@ class Hold:
         self.loss: Optional[str] = None
         self.to_ask = False  # the agent has sent an `until` by other clocks: ask how much time is left
         self.released = False  # or being released: the work has returned
+        self.undone = False  # released by ``release``, which records no key
         self.changed: Callable[[], None] = lambda: None  # called by any thread, if the loss was found there
         self._before = _clocks.read()
         self._difference: Optional[int] = None  # by how much the clocks can differ from the agent's; None: they are other clocks

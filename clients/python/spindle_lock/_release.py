@@ -24,7 +24,7 @@ async def release(driver: Driver, hold: Hold, verb: str = "/release") -> None:
         return
     in_time = hold.still()
     left = hold.left_ms() / 1000
-    hold.released = True
+    hold.released, hold.undone = True, verb == "/release"
     try:
         given = await ask(driver, hold.stream.path, "POST", hold_path(hold.id, verb), (), left + _ANSWERING)
         if given.status == 404:

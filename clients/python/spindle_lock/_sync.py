@@ -76,10 +76,10 @@ class Run(RunBase[threading.Event], Held):
     def done(self) -> None:
         """Record the key as done and release the lock, in one commit.
 
-        Raises Lost if the lock was lost, in which case the key is not recorded. Raises ReleaseUnknown if the outcome is
+        Raises Lost if the lock was lost or released, in which case the key is not recorded. Raises ReleaseUnknown if the outcome is
         unknown: call ``once`` again to find out.
         """
-        finish(self._release("/done"))
+        finish(self._done())
 
 
 @with_options

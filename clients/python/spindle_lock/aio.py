@@ -145,10 +145,10 @@ class Run(RunBase[asyncio.Event], Held):
     async def done(self) -> None:
         """Record the key as done and release the lock, in one commit.
 
-        Raises Lost if the lock was lost, in which case the key is not recorded. Raises ReleaseUnknown if the outcome is
+        Raises Lost if the lock was lost or released, in which case the key is not recorded. Raises ReleaseUnknown if the outcome is
         unknown: call ``once`` again to find out.
         """
-        await self._release("/done")
+        await self._done()
 
 
 class Acquiring(Generic[H]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from spindle_lock import BadRequest, Refused, Run, once
+from spindle_lock import BadRequest, Lost, Refused, Run, once
 
 from .world import SpindleTest
 
@@ -30,7 +30,12 @@ class Once(SpindleTest):
                 1 / 0
         with self.run_of(name, "a") as run:
             run.release()
-        self.run_of(name, "a").done()
+            with self.assertRaises(Lost) as caught:
+                run.done()  # too late to be recorded
+            self.assertEqual("released", caught.exception.reason)
+        run = self.run_of(name, "a")
+        run.done()
+        run.done()
         self.assertIsNone(once(name, key="a"))
 
     def test_an_older_key_is_refused(self) -> None:
