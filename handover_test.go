@@ -318,11 +318,10 @@ func TestStepDownSaysWhatHolds(t *testing.T) {
 func TestAStepDownIsAnsweredAfterALeaseAlsoIfRunEnds(t *testing.T) {
 	for _, stops := range []time.Duration{fleet.Lease / 2, fleet.Lease - time.Millisecond} { // after the work was told to stop
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-			var told time.Time
-			work := make(chan struct{})
-			a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done(); told = time.Now(); <-work }))
+			canceled, work := make(chan time.Time, 1), make(chan struct{})
+			a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done(); canceled <- time.Now(); <-work }))
 			done := stepDown(context.Background(), a)
-			b.Until(fleet.Lease, func() bool { return !told.IsZero() })
+			told := <-canceled
 			time.AfterFunc(stops, a.Stop)
 			assert.ErrorContains(t, <-done, "has not returned within one lease duration")
 			assert.InDelta(t, fleet.Lease, time.Since(told), float64(2*time.Millisecond))

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // doing starts a member whose work is do.
@@ -174,6 +175,19 @@ func TestAPartitionWhoseWorkHangsIsLetGo(t *testing.T) {
 		free()
 		c.sleep(lease)
 		assert.Equal(t, 2, a.has())
+	})
+}
+
+// A partition that is let go while its member should have it is released at once, although its work does not return.
+func TestAPartitionThatIsLetGoIsReleasedAtOnce(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.alone(4)
+		free := c.hung(a)
+		require.NoError(t, a.LetGo("0"))
+		c.sleep(lease / 100)
+		assert.Zero(t, c.store.Rows()[table.PartitionName("orders", "0")].Heartbeat)
+		assert.Equal(t, 3, a.has())
+		free()
 	})
 }
 

@@ -126,6 +126,19 @@ func TestWorkThatHangsAfterTheEndOfItsCtxStalls(t *testing.T) {
 	})
 }
 
+// Work that panics is no longer watched, if the program goes on: it can't stall any more.
+func TestWorkThatPanicsDoesNotStall(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		assert.Panics(t, func() {
+			_ = Do(b.Context(), p.mutex("m", spindle.WithStall(stallsIn)), func(context.Context) error { panic("broken") })
+		})
+		time.Sleep(2 * stallsIn)
+		assert.Empty(t, p.log.lines("progress"))
+		assert.Empty(t, p.log.lines("stall"))
+	})
+}
+
 // What Once itself reads before the work begins is no lack of progress of the work.
 func TestTheReadsOfOnceAreNoStall(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {

@@ -284,8 +284,11 @@ func TestARefusalThatIsNotUnderstoodIsNotCalledFenced(t *testing.T) {
 			}
 			return nil
 		}
-		_, err := try(t.Context(), behind(db, "a"))
+		f, gone := behind(db, "a"), false
+		f.Gone = func() { gone = true }
+		_, err := try(t.Context(), f)
 		assert.NotErrorIs(t, err, fence.ErrFenced)
+		assert.False(t, gone, "the term ends only if its lock is known to be lost")
 		assert.Equal(t, codes.NotFound, spanner.ErrCode(err))
 		assert.ErrorContains(t, err, "it is not known whether the fence refused the commit: wrapped: ")
 		assert.ErrorContains(t, err, "not for you")

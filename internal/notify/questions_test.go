@@ -307,6 +307,7 @@ func TestAnAnswerSaysWhoIsAheadAndWhatComesNext(t *testing.T) {
 		for round := range 80 {
 			book := holder.holds(table.Token(1 + round))
 			state, full, place, ahead := r.IntN(states), r.IntN(2) == 0, r.IntN(14), uint32(0)
+			silent := state == mute || state == leaves && r.IntN(3) == 0 // a holder that may lose its lock before it hands it over
 			says := func(k kind, time int, seq uint64, f flags) message {
 				return holder.hears(book[0], message{kind: k, flags: f, seq: seq, waiter: waiter{table.Token(1 + time), 1}, from: from})
 			}
@@ -336,7 +337,7 @@ func TestAnAnswerSaysWhoIsAheadAndWhatComesNext(t *testing.T) {
 				others = mostNoted
 			}
 			holder.do(func() {
-				book[0].Alive = func() bool { return state != mute }
+				book[0].Alive = func() bool { return !silent }
 				holder.noted += others
 			})
 			switch state {
@@ -349,7 +350,7 @@ func TestAnAnswerSaysWhoIsAheadAndWhatComesNext(t *testing.T) {
 			m := asks(place, 3, 0)
 			said := w.sent(func(m message) bool { return m.waiter.time == table.Token(1+place) && m.seq == 3 })
 			holder.noted -= others
-			if state == mute {
+			if silent {
 				assert.Empty(t, said)
 			} else if assert.Len(t, said, 1) {
 				want := message{kind: heard, lock: m.lock, token: m.token, seq: 3, waiter: m.waiter, ahead: ahead, from: holder.at}

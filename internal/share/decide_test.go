@@ -125,6 +125,10 @@ func TestADecisionIsOfAllPartitions(t *testing.T) {
 	assert.Empty(t, f.decide(func(e *Entry) partitionView { return see[e.Name] }).Taken, "its own claim was applied, after all")
 	v.All[3].Paused = Paused
 	assert.Empty(t, f.decide(func(e *Entry) partitionView { return see[e.Name] }).Claim, "the program has paused d")
+	for _, state := range []State{Revoking, Releasing, Unresolved} {
+		v.All[2].State = state
+		assert.Empty(t, v.Lost(table.GroupSnapshot{LeaseExists: map[table.LeaseRef]bool{{Name: "c"}: false}}), "its rows were released since the poll was sent")
+	}
 }
 
 // A partition that fails when it is claimed alone is tried less and less often. The pauses grow from a tenth of a lease

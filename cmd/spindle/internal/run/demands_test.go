@@ -190,6 +190,26 @@ func TestACheckThatFailsBecauseOfASignalToEndDoesNotCount(t *testing.T) {
 	}
 }
 
+// The end of the program ends a health check that is running, so that the lock is released at once. A check may hang.
+func TestACheckThatHangsDoesNotDelayTheRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checking := make(chan time.Time, 1)
+		s := newSite(t, &memstore.Store{}, "a", func(s *site) {
+			s.check = func(ctx context.Context, _ role) error {
+				checking <- time.Now()
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		}).start()
+		p := s.running()
+		<-checking
+		began := time.Now()
+		p.exit(0)
+		assert.Zero(t, s.ends())
+		assert.Less(t, time.Since(began), lease/100)
+	})
+}
+
 // A heartbeat that is sent again needs no new check, however long the check before it took. Otherwise, a slow check would take the time
 // in which a heartbeat can still arrive.
 func TestAHeartbeatThatIsSentAgainNeedsNoNewCheck(t *testing.T) {
