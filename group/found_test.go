@@ -231,6 +231,26 @@ func TestAUselessMemberThatCanGiveUpNothingLetsItsLockExpire(t *testing.T) {
 	}
 }
 
+// A useless member that can release its partitions keeps those whose work is slow to return, however long that takes. It failed to
+// claim others, which is no reason to leave the lock to expire: another member would work beside it.
+func TestAUselessMemberWaitsForItsWork(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b, d := c.start("a", Numbered(16)), c.process("b", Numbered(16)), c.start("d", Numbered(16))
+		free := c.hung(b)
+		defer free()
+		c.run(b)
+		c.until(lease, "an even spread", spreadOver(16, a, b, d))
+		b.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not today")))
+		c.end(a)
+		c.until(6*lease, "b to give up", func() bool { return b.has() == 0 })
+		c.sleep(4 * lease)
+		require.Empty(t, c.clash)
+		free()
+		c.until(lease, "d to have all", spreadOver(16, d))
+		b.link.Refuse(nil)
+	})
+}
+
 // The term of a useless member ends once the program lets go of the work that hangs. The member can then recover, although the work still
 // hangs.
 func TestAUselessMemberThatLetsItsWorkGoJoinsAgain(t *testing.T) {

@@ -37,6 +37,7 @@ func (c claimant) claim(ctx context.Context, observed []table.Observation) (*Ter
 		sent, err := c.claimFree(ctx, claim)
 		switch {
 		case err == nil:
+			c.unsure = false
 			c.supersede()
 			return c.begin(running, claim.Token, sent), nil
 		case !refusedTime(err):
@@ -178,7 +179,7 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 // Abandon polls once, and frees the claim if it was applied. Otherwise, the claim would block the other candidates
 // until it expired.
 func (c *Candidate) Abandon() {
-	if !c.unsure {
+	if !c.unsure || c.preference.sick { // in an outage, the owner need not wait for a poll that will fail
 		return
 	}
 	ctx := context.Background()

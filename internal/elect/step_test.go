@@ -163,6 +163,21 @@ func TestACandidateThatStopsLeavesNoClaimBehind(t *testing.T) {
 	}
 }
 
+// A candidate that stops in an outage does not wait for a poll that will fail as the last one did.
+func TestACandidateThatStopsInAnOutageStopsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memstore.Link{Store: &memstore.Store{}}
+		c := candidate("c", link, "m")
+		link.Lose(nil, memstore.Once("claim"))
+		require.Error(t, c.Try(t.Context(), All, lease/3).Err)
+		link.Cut()
+		require.Error(t, c.Try(t.Context(), All, lease/3).Err)
+		began := time.Now()
+		c.Abandon()
+		assert.Zero(t, time.Since(began))
+	})
+}
+
 // A claim that is applied late is the candidate's own, even if it makes the candidate's next claim fail: another candidate seems to
 // have been first. The candidate frees it.
 func TestALateClaimIsDisownedEvenIfItPrecedesTheNextOne(t *testing.T) {
