@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,6 +60,23 @@ func TestAHoldIsDescribedInEveryPhaseAndAfterEveryEnd(t *testing.T) {
 	}
 	late := &hold{owner: owner{asked: &request{}}, account: account{now: status{phase: held}}, term: term{lock: fixed{-time.Second}}}
 	assert.Zero(t, late.describe().Left, "time that has passed is not a negative time left")
+}
+
+// The lines to a program and the hold's own goroutine may change a hold's status at once, and neither change is lost. Without
+// the promise that a line makes, another program could get the lock while the first one acts.
+func TestNoChangeOfAStatusIsLost(t *testing.T) {
+	const changes = 1000
+	a := new(account)
+	var both sync.WaitGroup
+	for _, change := range []func(*status){func(s *status) { s.promised.left++ }, func(s *status) { s.phase++ }} {
+		both.Go(func() {
+			for range changes {
+				a.change(func(s *status) { runtime.Gosched(); change(s) }) // the other change may be made in between
+			}
+		})
+	}
+	both.Wait()
+	assert.Equal(t, status{phase: changes, promised: promise{left: changes}}, a.status())
 }
 
 // The answer to a release, or to a request that the work is done, is 200 only if the lock was held until then, and if the key was

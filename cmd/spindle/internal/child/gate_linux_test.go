@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // pass passes a gate on another thread than the first, as the scheduler sometimes makes it.
@@ -103,26 +104,43 @@ func TestAProgramBeginsByTheDeadlineAtTheEndOfItsStart(t *testing.T) {
 	}
 }
 
-// If this process was stopped while it opened the gate, what it wrote is read too late.
+// If this process was stopped while it opened the gate, what it wrote is read too late. The time at which it is read counts, and
+// not the time at which the wait behind the gate began: the lock may be another's by then.
 func TestAGateThatIsOpenedLateLetsNothingPass(t *testing.T) {
 	out := t.TempDir() + "/out"
 	touch, err := exec.LookPath("touch")
 	require.NoError(t, err)
-	for left, begins := range map[time.Duration]bool{time.Hour: true, -time.Millisecond: false} {
-		c := exec.Command(touch, out)
-		g, err := putBehind(c)
-		require.NoError(t, err)
-		require.NoError(t, c.Start())
-		g.started()
-		_, err = fmt.Fprintln(g.let, time.Now().Add(left).UnixNano())
-		require.NoError(t, err)
-		assert.Equal(t, begins, c.Wait() == nil)
-		g.close()
-		if begins {
-			require.NoError(t, os.Remove(out))
+	for left, begins := range map[time.Duration]bool{time.Hour: true, 0: false, -time.Millisecond: false} {
+		for _, waits := range []bool{false, true} { // whether it already waits when the gate is opened
+			c := exec.Command(touch, out)
+			g, err := putBehind(c)
+			require.NoError(t, err)
+			require.NoError(t, c.Start())
+			g.started()
+			if waits {
+				_, err = g.let.WriteString(" ") // the wait has begun once this is read
+				require.NoError(t, err)
+				require.Eventually(t, func() bool { return unread(t, g.let) == 0 }, 10*time.Second, time.Millisecond)
+			}
+			_, err = fmt.Fprintln(g.let, time.Now().Add(left).UnixNano())
+			require.NoError(t, err)
+			assert.Equal(t, begins, c.Wait() == nil, "%v, waits: %v", left, waits)
+			g.close()
+			if begins {
+				require.NoError(t, os.Remove(out))
+			}
 		}
 	}
 	assert.NoFileExists(t, out)
+}
+
+// unread returns how many bytes of a pipe have not been read.
+func unread(t *testing.T, pipe *os.File) (n int) {
+	raw, err := pipe.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }))
+	require.NoError(t, err)
+	return n
 }
 
 // A process that is stopped behind its gate must not keep this one waiting for longer than the lock is held.

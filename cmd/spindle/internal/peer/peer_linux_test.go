@@ -182,6 +182,30 @@ func TestAProcessHasOneKey(t *testing.T) {
 	assert.Equal(t, own[0], own[1])
 }
 
+// A kernel that gives each process its own inode tells processes apart even if they have no id here. With one key, all of them
+// would count as one program, and one of them could use up the holds and connections of the others.
+func TestAProcessWithoutAnIDHasTheKeyOfItsInode(t *testing.T) {
+	_, _, w := client(t, listen(t), "wait")
+	var inode string // or "" in an older kernel
+	require.NoError(t, with(w.process, func(fd int) { inode = inodeOf(fd) }))
+	assert.Equal(t, inode, (&Peer{process: w.process}).keyOf())
+}
+
+// The agent looks at a program before it answers a request, while other requests wait. It does not wait for a program that lives
+// to end.
+func TestALookAtALivingProcessTakesNoTime(t *testing.T) {
+	_, _, p := client(t, listen(t), "wait")
+	for what, look := range map[string]func() bool{"its stream": p.HasClosed, "its process": p.ended} {
+		shortest := patience // of several, because the machine may be busy
+		for range 20 {
+			began := time.Now()
+			assert.False(t, look(), what)
+			shortest = min(shortest, time.Since(began))
+		}
+		assert.Less(t, shortest, 10*time.Millisecond, what)
+	}
+}
+
 // Data written to a peer counts as unread until the peer reads it.
 func TestWhatThePeerHasNotReadIsSeen(t *testing.T) {
 	l := listen(t)

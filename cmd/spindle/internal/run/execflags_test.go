@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 // execWith runs exec with a command line, without a database. If the command line is right, that is what exec complains of.
@@ -50,6 +51,17 @@ func TestTheFlagsOfExecHaveLimits(t *testing.T) {
 		for _, line := range lines {
 			assert.ErrorContains(t, execWith(strings.Fields(line)...), want, line)
 		}
+	}
+}
+
+// Exec is told on the command line alone what it runs once. A variable that is left over on one machine would give it other keys
+// than the other machines, and the work would run twice.
+func TestNoVariableSaysWhatExecRunsOnce(t *testing.T) {
+	flags := NewExec(&database.Database{}).Flags()
+	for name, value := range map[string]string{"every": "1h", "cron": "@daily", "once": "1", "offset": "1m", "tz": "Asia/Kolkata", "already": "77"} {
+		t.Setenv("SPINDLE_"+strings.ToUpper(name), value)
+		assert.NoError(t, terminal.FromEnvironment(flags))
+		assert.False(t, flags.Changed(name), name)
 	}
 }
 

@@ -16,12 +16,13 @@ func ofLease(lease time.Duration) func(*guarding) {
 	return func(g *guarding) { g.config.Lease, g.candidate.LeaseRecord.Lease = lease, lease }
 }
 
-// A guard sends its heartbeats --renew apart, whatever the lease is, and tells its watchdog the new deadline after each of them.
-// Otherwise the watchdog would deactivate a healthy service.
+// A guard sends its heartbeats --renew apart, whatever the lease is, and tells its watchdog the new deadline after each of them,
+// even while the service is still being activated. Otherwise the watchdog would deactivate a healthy service.
 func TestEachHeartbeatOfAGuardExtendsTheDeadlineOfItsWatchdog(t *testing.T) {
 	for _, lease := range []time.Duration{2 * renew, 3 * renew, 10 * renew, 60 * renew} {
 		inWorld(t, func(t *testing.T, w *guardWorld) {
 			a := w.site("a", ofLease(lease))
+			a.turnOn = 10 * renew
 			var beats []time.Time
 			a.After(func(step string) {
 				if step == "heartbeat" {
