@@ -139,8 +139,8 @@ func TestManyFollowersWithNotifications(t *testing.T) {
 			m, net := newMeter(), spindletest.NewNetwork()
 			e := startElectors(t, m, n, net)
 			time.Sleep(3 * lease)
-			all, costs := m.over(20 * lease)
-			all = (all - 3) / float64(n-1) // without the heartbeats
+			all, costs := m.over(60 * lease) // few followers vary by a tenth within twenty leases
+			all = (all - 3) / float64(n-1)   // without the heartbeats
 			longest := e.vacancy(t)
 			t.Logf("%d processes: %.2f requests a lease of each follower, %s; without a leader after a cut: %.2f leases", n, all, costs, longest.Seconds()/lease.Seconds())
 			assert.LessOrEqual(t, all, 1.3)
