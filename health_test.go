@@ -237,6 +237,8 @@ func TestProbesAnswerForTheLeaderAndItsFollower(t *testing.T) {
 		expect(c.Leading, http.StatusOK, "ok")
 		time.Sleep(4 * fleet.Lease)
 		expect(a.Live, http.StatusServiceUnavailable, "polls or claims of the lock have been failing since")
+		c.Clock.Wall.Add(int64(fleet.Lease)) // the machine was suspended, and no timer has run yet
+		expect(c.Leading, http.StatusServiceUnavailable, "does not hold the lock")
 		b.End(a, c)
 	})
 }

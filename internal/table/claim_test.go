@@ -147,6 +147,26 @@ func TestHoldersAreThoseThatAreMeant(t *testing.T) {
 	assert.Len(t, store.Rows(), 2)
 }
 
+// A holder that leaves is still shown as the holder, and not the successor that it names. Without its lease row, nobody is.
+func TestAHolderThatLeavesIsTheHolderUntilItHasLeft(t *testing.T) {
+	ctx, tab := t.Context(), table.Table{Store: &memstore.Store{}}
+	token, err := tab.Claim(ctx, "a", look(t, tab, "m")...)
+	require.NoError(t, err)
+	require.NoError(t, tab.Confirm(ctx, token, table.LeaseRecord{ID: "a", Lease: time.Minute}, "m"))
+	shows := func(when, without string) {
+		t.Helper()
+		seen, err := tab.Observe(ctx, "m")
+		require.NoError(t, err)
+		assert.Equal(t, without, seen[0].Holder(), when)
+		assert.Equal(t, "a", look(t, tab, "m")[0].Holder(), when)
+	}
+	shows("held", "a")
+	require.NoError(t, tab.Announce(ctx, token, "m"))
+	shows("announced", "")
+	require.NoError(t, tab.Succeed(ctx, "b", "m", token))
+	shows("b is named", "")
+}
+
 func TestOnlyAnOwnBareClaimIsDisowned(t *testing.T) {
 	ctx, store := t.Context(), &memstore.Store{}
 	tab := table.Table{Store: store}

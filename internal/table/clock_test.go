@@ -110,7 +110,8 @@ func finders(t *testing.T, tab table.Table) map[string]finder {
 	return all
 }
 
-// Of several locks, each is looked at by itself: with the lease rows from its own token on, and as held until its own lease has ended.
+// Of several locks, each is looked at by itself: with the lease rows from its own token on, with the lease row of its own
+// token, and as held until its own lease has ended.
 // The rows of one lock would otherwise hide a holder of another.
 func TestSeveralLocksAreLookedAtEachByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -138,6 +139,15 @@ func TestSeveralLocksAreLookedAtEachByItself(t *testing.T) {
 		}
 		for i, lease := range []time.Duration{3 * time.Second, time.Second, 2 * time.Second} {
 			hold(t, tab, fmt.Sprint("held", i), lease)
+		}
+		seen, err := tab.Observe(t.Context(), "held0", "held1", "held2")
+		require.NoError(t, err)
+		seen, err = tab.Inspect(t.Context(), seen...)
+		require.NoError(t, err)
+		for i, lease := range []time.Duration{3 * time.Second, time.Second, 2 * time.Second} {
+			if assert.NotNil(t, seen[i].LeaseRecord, seen[i].Name) {
+				assert.Equal(t, lease, seen[i].LeaseRecord.Lease, seen[i].Name)
+			}
 		}
 		require.NoError(t, tab.ReleaseFree(t.Context(), hold(t, tab, "held3", time.Hour), time.Hour, "held3"))
 		claimed, err := tab.Observe(t.Context(), "held4")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -51,4 +52,20 @@ func TestOnlyAMissingLeaseRowIsAFence(t *testing.T) {
 	}
 	assert.False(t, LeaseMissing(nil, "locktable"))
 	assert.False(t, LeaseMissing(context.Canceled, "locktable"))
+}
+
+// The fence in SQL of a lock that is not held updates no row, so it is not empty: it names a lease row that no lock has.
+// Spanner would refuse an empty one. The agent also takes the texts that it sends to programs from this statement.
+func TestTheFenceInSQLIsAStatementEvenIfTheLockIsNotHeld(t *testing.T) {
+	for dialect, sql := range map[databasepb.DatabaseDialect]string{
+		databasepb.DatabaseDialect_DATABASE_DIALECT_UNSPECIFIED: "UPDATE locks SET writer = writer WHERE name = @p1",
+		databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL:          "UPDATE locks SET writer = writer WHERE name = @p1",
+		databasepb.DatabaseDialect_POSTGRESQL:                   "UPDATE locks SET writer = writer WHERE name = $1",
+	} {
+		for token, row := range map[Token]string{0: "mylock_0000000000000000", 1763645616123456: "mylock_1763645616123456"} {
+			want := spanner.Statement{SQL: sql, Params: map[string]any{"p1": row}}
+			assert.Equal(t, want, Spanner{Table: "locks"}.FenceStatement(dialect, "mylock", token))
+		}
+		assert.Zero(t, Spanner{Table: "lo cks"}.FenceStatement(dialect, "mylock", 1), "no identifier")
+	}
 }
