@@ -172,10 +172,13 @@ func (p *page) answer(m message, to contact, noted bool) {
 	p.n.post(said, to, noted)
 }
 
-// compare orders waiters by their tickets. Followers of an elector, which have none, come last.
+// compare orders waiters by their tickets. The followers of an elector come last, because they have no tickets.
 func compare(a, b waiter) int {
-	return cmp.Or(cmp.Compare(uint64(a.time-1), uint64(b.time-1)), cmp.Compare(a.nonce, b.nonce))
+	return cmp.Or(cmp.Compare(a.turn(), b.turn()), cmp.Compare(a.nonce, b.nonce))
 }
+
+// turn returns the time of the waiter's ticket, or the largest value if the waiter has no ticket.
+func (w waiter) turn() uint64 { return uint64(w.time - 1) }
 
 // lately reports whether a waiter has asked in the last two intervals.
 func (p *page) lately(e *entry) bool {
@@ -249,7 +252,7 @@ func (p *page) inOrder() (order []waiter) {
 	}
 	slices.SortFunc(order, func(a, b waiter) int {
 		x, y := p.entries[a], p.entries[b]
-		return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(uint64(a.time-1), uint64(b.time-1)), cmp.Compare(x.ticket.RoundTrip, y.ticket.RoundTrip), compare(a, b))
+		return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(a.turn(), b.turn()), cmp.Compare(x.ticket.RoundTrip, y.ticket.RoundTrip), cmp.Compare(a.nonce, b.nonce))
 	})
 	return order
 }
