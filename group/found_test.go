@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -166,14 +165,9 @@ func TestAClaimOfUnknownOutcomeIsFreedForOthers(t *testing.T) {
 func TestAUselessMemberWithWorkThatHangsLeavesItsShareToOthers(t *testing.T) {
 	for _, opts := range [][]Option{nil, {spindle.WithHandover()}} {
 		inVirtualTime(t, func(c *cluster) {
-			hang := make(chan struct{})
 			a, b, d := c.start("a", Numbered(16), opts...), c.process("b", Numbered(16), opts...), c.start("d", Numbered(16), opts...)
-			var hangs atomic.Bool
-			b.linger = func(string) {
-				if hangs.CompareAndSwap(true, false) { // the work on one partition
-					<-hang
-				}
-			}
+			hangs, free := b.hangsOnce()
+			defer free()
 			c.run(b)
 			c.until(lease, "an even spread", spreadOver(16, a, b, d))
 			hangs.Store(true)
@@ -184,7 +178,7 @@ func TestAUselessMemberWithWorkThatHangsLeavesItsShareToOthers(t *testing.T) {
 			c.until(6*lease, "d to have all but the one that b hangs on", func() bool { return d.has() == 15 })
 			c.sleep(4 * lease)
 			assert.Equal(t, 15, d.has(), "b has released the others, so it waits for the work")
-			close(hang)
+			free()
 			c.until(2*lease, "d to have all", spreadOver(16, d))
 			b.link.Refuse(nil)
 			c.until(20*lease, "an even spread", spreadOver(16, b, d))
@@ -201,15 +195,8 @@ func TestAUselessMemberThatCanGiveUpNothingLetsItsLockExpire(t *testing.T) {
 	} {
 		inVirtualTime(t, func(c *cluster) {
 			a, b, d := c.start("a", Numbered(16)), c.process("b", Numbered(16)), c.start("d", Numbered(16))
-			hang := make(chan struct{})
-			free := sync.OnceFunc(func() { close(hang) })
+			hangs, free := b.hangsOnce()
 			defer free()
-			var hangs atomic.Bool
-			b.linger = func(string) {
-				if hangs.CompareAndSwap(true, false) { // the work on one partition
-					<-hang
-				}
-			}
 			c.run(b)
 			c.until(lease, "an even spread", spreadOver(16, a, b, d))
 			hangs.Store(true)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,6 +205,17 @@ func (c *cluster) hung(p *process) (free func()) {
 	hang := make(chan struct{})
 	p.linger = func(string) { <-hang }
 	return sync.OnceFunc(func() { close(hang) })
+}
+
+// hangsOnce makes the process's work on one partition hang once hangs is true, until free is called.
+func (p *process) hangsOnce() (hangs *atomic.Bool, free func()) {
+	hangs, hang := &atomic.Bool{}, make(chan struct{})
+	p.linger = func(string) {
+		if hangs.CompareAndSwap(true, false) {
+			<-hang
+		}
+	}
+	return hangs, sync.OnceFunc(func() { close(hang) })
 }
 
 // loseTerm ends the process's term by keeping its requests from the table for a while.
