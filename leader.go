@@ -42,9 +42,9 @@ type stop struct {
 // calls are the StepDown calls of a term.
 type calls struct {
 	waiting []chan<- error
-	outcome *error // the result of every call; nil until it is known
-	late    *time.Timer
-	hung    bool // a lease has passed since the work's context was canceled
+	outcome *error      // the result of every call; nil until it is known
+	late    *time.Timer // fires one lease after the work's context was canceled
+	hung    bool        // it has fired
 }
 
 // reminder is the timer of the log messages that say that the work has not returned.

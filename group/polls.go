@@ -176,7 +176,7 @@ func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	}
 	living := plan.Living(s)
 	switch useless := errors.Is(t.leave.why, errUseless); {
-	case useless && (living <= 1 || t.conduct.Since != elect.Instant{}): // nobody could take over the partitions
+	case useless && (living <= 1 || t.conduct.Since != elect.Instant{}): // no other member can take over the partitions
 		t.leave.limit.sooner(p.clock, p.lease)
 	case useless:
 		t.leave.limit.off()

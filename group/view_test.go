@@ -74,8 +74,8 @@ func TestWhatAViewSaysOfAPartition(t *testing.T) {
 	}
 }
 
-// Members does not say that nobody has a partition if a row that can't be read may say who has it: the partition's own lease row, or that
-// of its member. A partition that was released has no member, whatever its other rows are like.
+// Members lists a partition as unreadable if a lease row that can't be read may say which member has it: the partition's lease row, or
+// the member's lease row. A partition that was released has no member, whatever is in its other rows.
 func TestAViewSaysWhichPartitionsMayHaveAMember(t *testing.T) {
 	const name, slot = "orders/partition/p", "orders/member/0001"
 	at, bad := time.Unix(1_700_000_000, 0), errors.New("not JSON")

@@ -730,7 +730,7 @@ func (c *jumping) Now() elect.Instant {
 }
 
 // Do says that a key is done only if it is. A caller that finds the lock lost before the work begins gets an error, even if the
-// release then shows that the lock was held. Otherwise, the caller would skip work that nobody has done.
+// release then shows that the lock was held. Otherwise, the caller would skip work that was never done.
 func TestOnceSaysThatAKeyIsDoneOnlyIfItIs(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p, clock, confirmed := b.process(), &jumping{}, false

@@ -94,8 +94,8 @@ func TestAnOutageThatHitsAClaimIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A call that returns without the lock leaves no claim behind, even if the reply to its claim was lost: neither a call that does not
-// wait nor one whose ctx has ended. Others need not wait for a lease to expire that nobody has.
+// A call that returns without the lock leaves no claim behind, even if the reply to its claim was lost. This holds for a call that does
+// not wait, and for a call whose ctx has ended. Otherwise, the other callers would have to wait until the claim expires.
 func TestACallThatGivesUpLeavesNoClaimBehind(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		inVirtualTime(t, func(b *bed) {

@@ -67,9 +67,9 @@ func (s *contender) waiter(try bool, garbage *atomic.Bool, queues ...string) *wa
 }
 
 // wait runs compete in a new goroutine. If ctx ends, that goroutine still releases any locks that it has claimed,
-// leaves the process's queue, frees a claim whose reply was lost, and deletes its tickets. The program may exit once wait has returned. Therefore, wait
-// first gives the goroutine time to delete the tickets: at most a tenth of the lease or 500 ms, whichever is shorter.
-// If the last request failed, wait returns immediately.
+// leaves the process's queue, frees a claim whose reply was lost, and deletes its tickets. The program may exit once
+// wait has returned. Therefore, wait first gives the goroutine time to delete the tickets: at most a tenth of the lease
+// or 500 ms, whichever is shorter. If the last request failed, wait returns immediately.
 func (w *waiter) wait(ctx context.Context, compete func(context.Context) (*held, error)) (*held, error) {
 	type result struct {
 		*held

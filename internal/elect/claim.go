@@ -175,9 +175,9 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 	return true
 }
 
-// Abandon must be called when the candidate stops competing without a term. If the reply to its last claim was lost,
-// Abandon polls once, and frees the claim if it was applied. Otherwise, the claim would block the other candidates
-// until it expired.
+// Abandon must be called when the candidate stops competing without a term. If the reply to a claim was lost, Abandon
+// polls once, and frees the claim if it was applied. Otherwise, the claim would block the other candidates until it
+// expired.
 func (c *Candidate) Abandon() {
 	if !c.unsure || c.preference.sick { // in an outage, the owner need not wait for a poll that will fail
 		return

@@ -93,7 +93,7 @@ func (m *Memory) Learn(s table.GroupSnapshot) {
 	if o := s.Members[m.Last.Name]; o.Exists && Over(o, m.Last.Token) {
 		m.Until = time.Time{}
 	} else if o.Exists {
-		m.Until = o.Heartbeat.Add(m.Lease) // earlier, nobody evicts it
+		m.Until = o.Heartbeat.Add(m.Lease) // no member evicts it before
 	}
 	maps.DeleteFunc(m.Missing, func(h table.LeaseRef, _ time.Time) bool { return s.Members[h.Name].Exists })
 	for _, o := range s.Partitions {

@@ -147,7 +147,7 @@ func TestHoldersAreThoseThatAreMeant(t *testing.T) {
 	assert.Len(t, store.Rows(), 2)
 }
 
-// A holder that leaves is still shown as the holder, and not the successor that it names. Without its lease row, nobody is.
+// While a holder is leaving, the holder is shown, and not the successor that it names. Without the lease row, no holder is shown.
 func TestAHolderThatLeavesIsTheHolderUntilItHasLeft(t *testing.T) {
 	ctx, tab := t.Context(), table.Table{Store: &memstore.Store{}}
 	token, err := tab.Claim(ctx, "a", look(t, tab, "m")...)

@@ -251,7 +251,7 @@ func TestTheGapIsTheTimeWithoutAHolder(t *testing.T) {
 }
 
 // A call for a slot of a semaphore has waited only if it has seen all slots taken. If another process was first with a free slot,
-// the other free slots may have had no holder for hours, and nobody has waited for them.
+// the other free slots may have been free for hours, and no call has waited for them.
 func TestACallThatSawAFreeSlotHasNotWaited(t *testing.T) {
 	for taken := range 4 {
 		r := fleet.NewReports()

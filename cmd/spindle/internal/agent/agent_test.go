@@ -140,8 +140,8 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 	})
 }
 
-// A program is told that a part of its query is malformed. It would otherwise hold fewer locks than it asked for, or hold them
-// on other terms, or believe that all of them were released.
+// The agent refuses a malformed query. If it ignored the malformed part, the program would hold fewer locks than it asked for, or
+// hold them on other terms, or believe that all of them were released.
 func TestARequestWithAMalformedQueryIsRefused(t *testing.T) {
 	among(t, 10, func(b *bed) {
 		l := b.asks("p", "POST /v1/locks?name=c&lease=1h").reads("held")

@@ -44,8 +44,8 @@ func TestALockThatIsLostBeforeHeldIsAnsweredByLost(t *testing.T) {
 	}
 }
 
-// A semaphore that loses a slot before it hands the slot over waits on. The program is told that it holds the next slot, and the
-// release of that slot succeeds: the program never had the one that was lost.
+// If a semaphore loses a slot before it hands the slot over, it waits for another slot. The program is told that it holds that
+// other slot, and the release of that slot succeeds, because the program never had the slot that was lost.
 func TestALossBeforeTheSlotThatAProgramGetsDoesNotCount(t *testing.T) {
 	for what, lose := range map[string]func(*bed){
 		"expired": func(b *bed) { b.link.Cut() },

@@ -179,11 +179,8 @@ func breakLock(ctx context.Context, o *database.Database, t table.Table, l opera
 	if errors.Is(err, table.ErrSuperseded) { // also if the reply was lost, and the client sent the request again
 		var broken bool
 		if broken, err = t.Broken(ctx, token, l.Name); err == nil && !broken {
-			err = table.ErrSuperseded
+			return "", fmt.Errorf("nothing was released: %d is no longer the current token of %s, because its term has just ended", token, name)
 		}
-	}
-	if errors.Is(err, table.ErrSuperseded) {
-		return "", fmt.Errorf("nothing was released: %d is no longer the current token of %s, because its term has just ended", token, name)
 	}
 	text := fmt.Sprintf("released %s, which was held under token %v\n", name, token)
 	if l.IsPart() {

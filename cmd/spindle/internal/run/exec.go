@@ -263,11 +263,11 @@ func (x *execution) check() error {
 	if err := x.checkOnce(); err != nil {
 		return err
 	}
-	switch given := x.own.Changed("slots"); {
+	switch given, long := x.own.Changed("slots"), wait.CheckSemaphore(x.name); {
 	case given && (x.slots < 1 || x.slots > wait.MostSlots):
 		return terminal.Misuse("--slots %d: must be from 1 to %d", x.slots, wait.MostSlots)
-	case given && wait.CheckSemaphore(x.name) != nil:
-		return terminal.Misuse("%v", wait.CheckSemaphore(x.name))
+	case given && long != nil:
+		return terminal.Misuse("%v", long)
 	case given && x.once.wanted():
 		return terminal.Misuse("--slots is for programs that run side by side. With --every, --cron or --once, only one runs")
 	case given && x.handover:

@@ -54,8 +54,8 @@ func TestTheFlagsOfExecHaveLimits(t *testing.T) {
 	}
 }
 
-// Exec is told on the command line alone what it runs once. A variable that is left over on one machine would give it other keys
-// than the other machines, and the work would run twice.
+// Only the command line says what exec runs once. If a variable could say it, a variable that is left over on one machine would
+// change the keys on this machine, and the work would run twice.
 func TestNoVariableSaysWhatExecRunsOnce(t *testing.T) {
 	flags := NewExec(&database.Database{}).Flags()
 	for name, value := range map[string]string{"every": "1h", "cron": "@daily", "once": "1", "offset": "1m", "tz": "Asia/Kolkata", "already": "77"} {

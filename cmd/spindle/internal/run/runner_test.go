@@ -541,8 +541,8 @@ func TestAnExecThatYieldedInVainKeepsTheLockFromPreferencesOnly(t *testing.T) {
 	})
 }
 
-// Exec does not report recorded work as undone, even if each reply to the release is lost until the lease is over. The same holds if a
-// release that is sent again finds no lock, and nobody knows why.
+// Exec does not report recorded work as undone, even if each reply to the release is lost until the lease is over. The same holds if
+// exec sends the release again, finds that it has lost the lock, and can't find out why.
 func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
 	finish := func(step string) bool { return step == "finish" }
 	run := func(t *testing.T, request, reply func(string) bool) (terminal.Exit, *memstore.Store) {
