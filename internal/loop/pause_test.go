@@ -72,7 +72,11 @@ func TestNobodyPausesWithoutAFailure(t *testing.T) {
 		assert.Zero(t, paused(p, 7, 0), "it does not wait")
 		p.Longest = time.Second
 		notReleased := []elect.LockView{{Observation: table.Observation{Exists: true, Token: 8}, NotReleased: true}}
-		d := p.Choose(func() (table.Done, time.Time, error) { return table.Done{Token: 8}, time.Now(), nil }, allowed)(notReleased)
+		another := &Pause{Clock: atLeast{}, Longest: time.Second}
+		another.Asked(table.Done{}, time.UnixMicro(5))
+		d := another.Choose(func() (table.Done, time.Time, error) { return table.Done{}, time.Now(), nil }, allowed)(notReleased)
+		assert.Len(t, d.Claim, 1, "of a holder that was killed before it had recorded anything")
+		d = p.Choose(func() (table.Done, time.Time, error) { return table.Done{Token: 8}, time.Now(), nil }, allowed)(notReleased)
 		assert.Len(t, d.Claim, 1, "of a holder that was killed")
 		assert.Equal(t, time.Second/16, paused(p, 9, 8), "it had recorded its work, but the next holder has not")
 	})
