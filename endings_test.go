@@ -232,13 +232,15 @@ func startLingering(b *fleet.Fleet, opts ...spindle.Option) (l *lingerer, end fu
 // A call of StepDown returns however the term ends, with the reason why the lock was not released. Its caller may have no time limit of
 // its own.
 func TestAStepDownThatWaitsForWorkIsAnsweredHoweverTheTermEnds(t *testing.T) {
+	stall := spindle.WithStall(fleet.Lease / 3)
 	for _, then := range endings {
 		for _, later := range []time.Duration{fleet.Lease / 6, fleet.Lease / 2} {
-			for _, opts := range [][]spindle.Option{nil, {spindle.WithHandover(), spindle.WithStall(fleet.Lease / 3)}} {
+			for _, opts := range [][]spindle.Option{nil, {stall}, {spindle.WithHandover(), stall}} {
 				fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 					l, end := startLingering(b, opts...)
 					done := stepDown(context.Background(), l.Machine)
 					time.Sleep(later)
+					l.stalls.Store(then.name == "the end of Run")
 					then.do(l)
 					time.Sleep(3 * fleet.Lease)
 					for _, call := range append(l.calls, done) {

@@ -57,7 +57,7 @@ func oneWay(t *testing.T, to string) string {
 }
 
 // A waiter sleeps while the network lets it hear of its holder, and is told if either of its addresses can be reached. Otherwise, it
-// polls as without messages.
+// polls as without messages. It is told at once: its next question would come many seconds later.
 func TestWhatLiesBetweenTwoSockets(t *testing.T) {
 	for name, c := range map[string]struct {
 		host          string
@@ -108,10 +108,13 @@ func TestWhatLiesBetweenTwoSockets(t *testing.T) {
 				require.Eventually(t, func() bool { return is(func(l *line) bool { return l.sent == 0 }) }, 3*time.Minute, time.Millisecond, "it has given up")
 				assert.False(t, sleeps())
 			}
+			var asked, then elect.Instant
+			is(func(l *line) bool { asked = l.asked; return true })
 			book.Free(false)
-			told := func() bool { return is(func(l *line) bool { return l.told }) }
+			told := func() bool { return is(func(l *line) bool { then = l.asked; return l.told }) }
 			if c.isTold {
 				require.Eventually(t, told, 3*time.Minute, time.Millisecond)
+				assert.Equal(t, asked, then, "it had to ask again")
 			} else {
 				time.Sleep(5 * again)
 				assert.False(t, told())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -687,7 +688,13 @@ func TestAnUnsettledLockIsNotReleased(t *testing.T) {
 				a, b := w.pair()
 				a.set(func() { a.turnOff = 2*renew - 2*renew/20 - time.Millisecond })
 				gaveUp := make(chan struct{})
-				gives := sync.OnceFunc(func() { b.stop(); close(gaveUp) })
+				gives := sync.OnceFunc(func() {
+					b.stop()
+					for range 100 { // b hears of it before the step is over
+						runtime.Gosched()
+					}
+					close(gaveUp)
+				})
 				at := func(step string) bool { return step == during }
 				if early {
 					b.Refuse(func(step string) error {
