@@ -123,7 +123,7 @@ func (m *moves) release() {
 	}
 	released, more, lost := t.m.inventory.Release(t.send.config.Batch)
 	if lost {
-		t.polls.soon(0)
+		t.polls.decide(0)
 	}
 	if more {
 		m.releases.set(t.polls.clock, 0)
@@ -160,7 +160,7 @@ func (m *moves) released(released []*share.Entry, took time.Duration, err error)
 	t.m.inventory.Clear(released...)
 	for _, e := range t.facts().Wanted() {
 		if slices.Contains(released, e) {
-			t.polls.claimable(e.Backoff(t.polls.clock.Now()))
+			t.polls.decide(e.Backoff(t.polls.clock.Now()))
 		}
 	}
 	m.succeeded()
@@ -220,7 +220,7 @@ func (m *moves) failed(c *commit, err error) {
 
 // pollAgain schedules a poll after a request that has changed or may have changed rows. The pause before the poll grows
 // until something succeeds.
-func (m *moves) pollAgain() { m.t.polls.soon(m.redo.Pause(m.t.polls.clock)) }
+func (m *moves) pollAgain() { m.t.polls.decide(m.redo.Pause(m.t.polls.clock)) }
 
 // succeeded records that a partition was claimed or released, or that there is nothing left to do.
 func (m *moves) succeeded() {

@@ -56,9 +56,8 @@ func (p *polls) begin(t *term, now elect.Instant) {
 // soon schedules the next poll after the duration d, unless it is already due earlier.
 func (p *polls) soon(d time.Duration) { p.next.sooner(p.clock, d) }
 
-// claimable schedules a poll because partitions can be claimed after the duration d. Only a poll that reads the members
-// can lead to a claim.
-func (p *polls) claimable(d time.Duration) {
+// decide schedules a poll that decides about partitions, after the duration d. Such a poll has to read the members.
+func (p *polls) decide(d time.Duration) {
 	p.skip = 0
 	p.soon(d)
 }
@@ -184,14 +183,15 @@ func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	up.evict(t.m.memory.Dead(s, t.own.Name))
 	up.weigh(s.Members[t.own.Name])
 	up.publish(s, q.All)
-	p.conclude(s)
-	if p.skip = 0; len(t.facts().Wanted()) == 0 {
+	p.skip = 0
+	if p.conclude(s) && !errors.Is(t.leave.why, errUseless) {
 		p.skip = (living - 1) / manyMembers
 	}
 }
 
-// conclude acts on a poll that has read the members and the current plan.
-func (p *polls) conclude(s table.GroupSnapshot) {
+// conclude acts on a poll that has read the members and the current plan. It reports whether the member waits for
+// nothing that it has to decide.
+func (p *polls) conclude(s table.GroupSnapshot) (settled bool) {
 	t, v, f := p.t, p.t.m.inventory, p.t.facts()
 	d := f.Decide(share.Judge{Snapshot: s, Own: t.own, Memory: t.m.memory})
 	if t.conduct.Since == (elect.Instant{}) && len(s.Unreadable) == 0 && t.upkeep.planning.Newer == nil {
@@ -201,7 +201,7 @@ func (p *polls) conclude(s table.GroupSnapshot) {
 	t.moves.revokeAll(d.Revoke)
 	if d.Again { // claims and reconciliations must follow from one snapshot
 		p.soon(0)
-		return
+		return false
 	}
 	if len(d.Claim)+len(d.Reconcile) == 0 && len(t.moves.queue)+t.moves.under == 0 && !v.All.Owe() {
 		t.moves.succeeded() // no failed step has to be retried
@@ -222,6 +222,7 @@ func (p *polls) conclude(s table.GroupSnapshot) {
 	if d.More && len(d.Claim) > 0 {
 		p.soon(0)
 	}
+	return d.Next == share.NoLook && !d.Awaits && len(t.facts().Wanted()) == 0
 }
 
 // learn remembers what a poll shows about partitions and members, in case their rows vanish. It logs what operators

@@ -208,7 +208,7 @@ func (t *term) checkFitness() {
 	if t.conduct.Passes(now, acted) {
 		t.upkeep.planning.Full = true
 		t.m.fitness.Recovered()
-		t.polls.soon(0)
+		t.polls.decide(0)
 	}
 	if !t.leaving() && t.conduct.Useless(now, owned) {
 		t.giveUp(fmt.Errorf("%w: %w", errUseless, t.conduct.Err))
@@ -234,7 +234,7 @@ func (t *term) handleRequests() {
 			t.moves.releases.sooner(t.polls.clock, 0)
 		}
 	}
-	t.polls.claimable(0)
+	t.polls.decide(0)
 }
 
 // end ends the term. If the term was lost, or if work has not returned in time, end leaves the member's lock to expire.

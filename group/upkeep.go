@@ -43,7 +43,7 @@ func (u *upkeep) plan(next plan.Planning) {
 func (u *upkeep) ended(what string, err error) bool {
 	switch {
 	case err == nil:
-		u.t.polls.soon(0)
+		u.t.polls.decide(0)
 	case elect.First(err):
 		u.t.polls.aside()
 	default:

@@ -123,7 +123,7 @@ func (t *term) collect() {
 		switch {
 		case o.must != nil && (e.Assigned != a.hold || e.State != share.Held): // the work has already been told to end
 		case a.in != t, e.Assigned != a.hold && slices.Contains(t.facts().Wanted(), e):
-			t.polls.claimable(0)
+			t.polls.decide(0)
 		case e.Assigned != a.hold:
 		case errors.Is(o.must, spindle.ErrStalled):
 			e.EarlyReturn = share.Suspicion{} // stalls are at least a heartbeat interval apart, so the pause need not grow

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -116,6 +117,29 @@ func TestACallThatGivesUpLeavesNoClaimBehind(t *testing.T) {
 			assert.True(t, ok, "waits: %v", waits)
 		})
 	}
+}
+
+// A call that gives up frees its own claim before the next goroutine of its process claims the lock. Both claim under the same id, so the
+// call could otherwise free the claim of that goroutine.
+func TestTheNextGoroutineClaimsOnceTheLastOneHasFreedItsClaim(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		p.Lose(memstore.Once("claim"), nil)
+		m := p.mutex("m")
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		gaveUp, locked := make(chan error, 1), make(chan error, 1)
+		go func() { gaveUp <- m.Lock(ctx) }()
+		synctest.Wait()
+		go func() { locked <- p.mutex("m").Lock(b.Context()) }()
+		synctest.Wait()
+		p.Counts()
+		p.Sicken("observe", memstore.Slow, time.Second/2)
+		time.Sleep(elect.Attempt(m.contender.config.Lease) + time.Second/4)
+		assert.Equal(t, map[string]int{"observe": 1}, p.Counts(), "whether the claim was applied")
+		require.ErrorIs(t, <-gaveUp, context.DeadlineExceeded)
+		require.NoError(t, <-locked)
+	})
 }
 
 var mayPass = map[string]error{

@@ -66,8 +66,8 @@ func (s *contender) waiter(try bool, garbage *atomic.Bool, queues ...string) *wa
 	return w
 }
 
-// wait runs compete in a new goroutine. If ctx ends, that goroutine still releases any locks that it has claimed,
-// leaves the process's queue, frees a claim whose reply was lost, and deletes its tickets. The program may exit once
+// wait runs compete in a new goroutine. If ctx ends, that goroutine still releases any locks that it has claimed, frees
+// a claim whose reply was lost, leaves the process's queue, and deletes its tickets. The program may exit once
 // wait has returned. Therefore, wait first gives the goroutine time to delete the tickets: at most a tenth of the lease
 // or 500 ms, whichever is shorter. If the last request failed, wait returns immediately.
 func (w *waiter) wait(ctx context.Context, compete func(context.Context) (*held, error)) (*held, error) {
@@ -81,7 +81,8 @@ func (w *waiter) wait(ctx context.Context, compete func(context.Context) (*held,
 		h, err := compete(ctx)
 		w.watch.Close()
 		if h == nil {
-			w.leave() // before the call returns, so that it is not in the way of the process's next call
+			w.abandon() // before the next goroutine of its process claims, because both claim under the same id
+			w.leave()   // before the call returns, so that it is not in the way of the process's next call
 		}
 		select {
 		case results <- result{h, err}:
@@ -91,7 +92,6 @@ func (w *waiter) wait(ctx context.Context, compete func(context.Context) (*held,
 			}
 		}
 		if h == nil {
-			w.abandon()
 			w.Forget()
 		}
 	}()

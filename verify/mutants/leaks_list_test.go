@@ -46,7 +46,7 @@ var leaksMutants = slices.Concat(
 	),
 	of("./lock",
 		one("who fails to acquire keeps the slot chosen", leaks, waitGo,
-			"\t\t\tw.leave() // before", "\t\t\t// before"),
+			"\t\t\tw.leave()   // before", "\t\t\t// before"),
 		one("a lost permit keeps its slot chosen", leaks, seekGo,
 			"\t\tcontext.AfterFunc(h.term.Over(), k.leave)\n", ""),
 		one("a term that is released is never over for OpenTelemetry", leaks, heldGo,

@@ -17,7 +17,7 @@ var secondMutants = slices.Concat(
 		one("the ctx of Do ends after the release", "TestTheCtxOfDoEndsBeforeTheLockIsReleased", doGo, "\t\tend(nil)\n\t\tlast, cancel :=", "\t\tdefer end(nil)\n\t\tlast, cancel :="),
 		one("a permit that is released counts as lost", "TestLostSaysWhetherALockWasLost", lockHoldGo, " || h.isPermit()) {", ") {"),
 		one("All sorts the caller's names", "TestASetKeepsItsOwnListOfNames", setGo, "names = slices.Sorted(slices.Values(names))", "slices.Sort(names)"),
-		one("a try that stays in the queue", "TestATryLeavesNoTicket", waitGo, "\t\tif h == nil {\n\t\t\tw.leave()", "\t\tif h == nil && !w.try {\n\t\t\tw.leave()")),
+		one("a try that stays in the queue", "TestATryLeavesNoTicket", waitGo, "\t\tif h == nil {\n\t\t\tw.abandon()", "\t\tif h == nil && !w.try {\n\t\t\tw.abandon()")),
 	of("./internal/wait",
 		one("a ticket for another key comes back", "TestAfterEachPollAWaiterHasTheTicketsThatItNeeds", waitTicketGo, "write = p.Ticket.Key, p.Ticket.Slots, table.Ticket.Renew", "_ = p.Ticket.Key, p.Ticket.Slots, table.Ticket.Renew"),
 		one("a set does not say again that it is ready", "TestAfterEachPollAWaiterHasTheTicketsThatItNeeds", waitTicketGo, "(!was || p.at.Sub(p.Own.Beat) >= p.Own.Grace/2)", "!was"),
