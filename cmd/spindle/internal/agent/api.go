@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -283,7 +285,8 @@ func (a api) releaseOrphan(r *http.Request, _ process) answer {
 	slow(r)
 	ctx, cancel := context.WithTimeout(r.Context(), waitFor)
 	defer cancel()
-	seen, err := a.Locks.LookAtLeases(ctx, a.clock.Now().Time(), names...)
+	began, left := a.clock.Now(), time.Duration(math.MaxInt64)
+	seen, err := a.Locks.LookAtLeases(ctx, began.Time(), names...)
 	if err != nil {
 		return wrong(http.StatusServiceUnavailable, "unavailable", "%v", err)
 	}
@@ -294,15 +297,29 @@ func (a api) releaseOrphan(r *http.Request, _ process) answer {
 		case !strings.HasSuffix(o.LeaseRecord.ID, "/"+proofOf(id)):
 			return wrong(http.StatusNotFound, "no-such-hold", "%.64q belongs to another hold", o.Name)
 		}
+		left = min(left, o.Heartbeat.Add(o.LeaseRecord.Lease).Sub(o.At))
 	}
-	err = a.Locks.Release(ctx, token, names...)
-	switch {
+	switch err := a.freeOrphan(ctx, token, began, left, names); {
 	case errors.Is(err, table.ErrSuperseded):
 		return wrong(http.StatusGone, "lost", "%v", err)
 	case err != nil:
 		return unknown(err)
 	}
 	return ok(map[string]string{"state": "released"})
+}
+
+// freeOrphan releases locks whose leases had at least the duration left when they were read, just after began. If the
+// token is no longer valid, the reply to the release may have been lost, and the request sent again.
+func (a api) freeOrphan(ctx context.Context, token table.Token, began elect.Instant, left time.Duration, names []string) error {
+	err := a.Locks.Release(ctx, token, names...)
+	if !errors.Is(err, table.ErrSuperseded) || a.clock.Now().Since(began) >= left {
+		return err
+	}
+	released, unknown := a.Locks.GivenBack(ctx, token, "", names...)
+	if released || unknown != nil {
+		return unknown
+	}
+	return err
 }
 
 func (a api) leading(r *http.Request) answer {

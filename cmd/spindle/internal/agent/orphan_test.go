@@ -51,6 +51,9 @@ func TestTheLockOfADeadAgentIsReleasedByItsOwner(t *testing.T) {
 			{by: other, request: path(held.Token, held.Hold, "a", "b"), status: 503, code: "unavailable", refuse: func(string) error { return memstore.ErrCut }},
 			{by: other, request: path(held.Token, held.Hold, "a", "b"), status: 202, refuse: fleet.Refusing("release", memstore.ErrCut)},
 			{by: other, request: path(held.Token, held.Hold, "a", "b"), status: 410, code: "lost", refuse: fleet.Refusing("release", table.ErrSuperseded)},
+			{by: other, request: path(held.Token, held.Hold, "a", "b"), status: 202, refuse: func(step string) error {
+				return map[string]error{"release": table.ErrSuperseded, "released": memstore.ErrCut}[step]
+			}},
 		} {
 			b.link.Refuse(c.refuse)
 			status, j := c.by.call("p", c.request)
@@ -60,6 +63,7 @@ func TestTheLockOfADeadAgentIsReleasedByItsOwner(t *testing.T) {
 			}
 		}
 		b.link.Refuse(nil)
+		b.link.Again(memstore.Once("release")) // the reply is lost, and Spanner's client sends the request again
 		status, j := other.call("p", path(held.Token, held.Hold, "a", "b"))
 		assert.Equal(t, []any{200, "released"}, []any{status, j["state"]})
 		assert.Empty(t, b.holder("a")+b.holder("b"))
