@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/spindle-lock/spindle"
@@ -122,7 +121,7 @@ func (t *term) collect() {
 		a, e := o.of, o.of.entry
 		switch {
 		case o.must != nil && (e.Assigned != a.hold || e.State != share.Held): // the work has already been told to end
-		case a.in != t, e.Assigned != a.hold && slices.Contains(t.facts().Wanted(), e):
+		case a.in != t, e.Assigned != a.hold && e.Wanted() && !t.leaving():
 			t.polls.decide(0)
 		case e.Assigned != a.hold:
 		case errors.Is(o.must, spindle.ErrStalled):

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
 // doing starts a member whose work is do.
@@ -201,6 +202,10 @@ func TestAPartitionIsClaimedAgainOnceItsWorkHasReturned(t *testing.T) {
 			return errors.Join(err, a.Resume("0"))
 		},
 		"let go": func(_ *cluster, a *process) error { return a.LetGo("0") },
+		"let go, but not released": func(_ *cluster, a *process) error {
+			a.link.Refuse(fleet.Refusing("release-partitions", errors.New("not today")))
+			return a.LetGo("0")
+		},
 	} {
 		inVirtualTime(t, func(c *cluster) {
 			a := c.alone(2)
