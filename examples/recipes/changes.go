@@ -51,14 +51,18 @@ type Change struct {
 }
 
 type record struct {
-	Data     []*Change `spanner:"data_change_record"`
-	Children []*struct {
-		Start      time.Time `spanner:"start_timestamp"`
-		Partitions []*struct {
-			Token   string   `spanner:"token"`
-			Parents []string `spanner:"parent_partition_tokens"`
-		} `spanner:"child_partitions"`
-	} `spanner:"child_partitions_record"`
+	Data     []*Change      `spanner:"data_change_record"`
+	Children []*childRecord `spanner:"child_partitions_record"`
+}
+
+type childRecord struct {
+	Start      time.Time    `spanner:"start_timestamp"`
+	Partitions []*partition `spanner:"child_partitions"`
+}
+
+type partition struct {
+	Token   string   `spanner:"token"`
+	Parents []string `spanner:"parent_partition_tokens"`
 }
 
 // cursor records how far a stream partition has been read.

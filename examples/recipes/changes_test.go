@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -83,4 +84,32 @@ func TestEachChangeOfAStreamHasItsResultOnce(t *testing.T) {
 
 	again := stream.advance(t.Context(), second.Held()[0], cursor{"", began}, began.Add(time.Second))
 	assert.ErrorIs(t, again, errAdvanced, "the same results are not committed twice")
+}
+
+// Children that have no row yet get one, in whatever order the records list them. Another parent may already have inserted a row for some
+// of them. The changes of a child without a row are lost.
+func TestEachNewChildOfAStreamPartitionGetsARow(t *testing.T) {
+	needEmulator(t)
+	db := spindletest.New(t, spindletest.WithDDL(StreamTable))
+	insert := func(token string) *spanner.Mutation {
+		return spanner.Insert("orders_stream", []string{"token", "worker", "position", "parents", "finished"}, []any{token, "0", time.Now(), []string{}, false})
+	}
+	_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{insert("b")})
+	require.NoError(t, err)
+	stream := &Stream{DB: db.Client, Workers: 4}
+	_, err = db.Client.ReadWriteTransaction(t.Context(), func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+		rows, err := stream.children(ctx, txn, []*record{{Children: []*childRecord{{Partitions: []*partition{{Token: "b"}, {Token: "a"}}}, {Partitions: []*partition{{Token: "c"}}}}}})
+		if err != nil {
+			return err
+		}
+		return txn.BufferWrite(rows)
+	})
+	require.NoError(t, err)
+	var tokens []string
+	read := db.Client.Single().Read(t.Context(), "orders_stream", spanner.AllKeys(), []string{"token"})
+	require.NoError(t, read.Do(func(r *spanner.Row) error {
+		tokens = append(tokens, "")
+		return r.Columns(&tokens[len(tokens)-1])
+	}))
+	assert.Equal(t, []string{"a", "b", "c"}, tokens)
 }

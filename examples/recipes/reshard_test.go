@@ -12,6 +12,7 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/group"
@@ -187,6 +188,19 @@ func TestANewShardWaitsForAllEarlierNumberings(t *testing.T) {
 	unknown, err := begun(t.Context(), now, "32/0")
 	require.NoError(t, err)
 	assert.False(t, unknown, "a numbering that has not begun")
+}
+
+// A checkpoint that could not be read is an error. If it were no checkpoint, a shard would be consumed from its beginning again.
+func TestACheckpointThatCanNotBeReadIsAnError(t *testing.T) {
+	needEmulator(t)
+	now := present{newSharded(t).db.Client}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := position(ctx, now, Shard{8, 0}.Name())
+	require.Equal(t, codes.Canceled, spanner.ErrCode(err))
+	at, err := position(t.Context(), now, Shard{8, 0}.Name())
+	require.NoError(t, err)
+	assert.Zero(t, at, "there is none yet")
 }
 
 // A shard waits for exactly those shards that contained its keys.
