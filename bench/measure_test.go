@@ -307,8 +307,10 @@ func TestAPartIsHeldByWhoSaidSoLast(t *testing.T) {
 	say(1, b, held)
 	say(0, a, left)
 	assert.Equal(t, map[string]int{"p": 1}, c.owner, "the second process has reported that it holds the part")
+	assert.Equal(t, 1, c.holder())
 	say(1, b, left)
 	assert.Empty(t, c.owner)
+	assert.Negative(t, c.holder())
 	c.seats[0].process = &process{}
 	say(0, a, held)
 	assert.Empty(t, c.owner)

@@ -800,6 +800,18 @@ func TestAfterASuspensionTheWorkIsToldAtOnce(t *testing.T) {
 	})
 }
 
+// Work does not begin if its machine was suspended after it had acquired the lock, and until its lease was over. Another machine may lead
+// by then.
+func TestWorkDoesNotBeginAfterASuspension(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a := w.machine("a")
+		a.lead()
+		a.clock.Wall.Add(int64(lease)) // the timers stood still
+		a.config.Callbacks.OnStartedLeading(w.t.Context())
+		assert.Empty(t, w.all())
+	})
+}
+
 // The token in the ctx is the term's, and fences; no other ctx has one.
 func TestTheWorkHasItsToken(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
