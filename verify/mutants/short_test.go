@@ -37,7 +37,7 @@ func TestShortMutants(t *testing.T) {
 }
 
 func caught(out, test string) bool {
-	panics := strings.Contains(out, "panic: ") && !strings.Contains(out, "test timed out") && regexp.MustCompile(`\.`+test+`[.(]`).MatchString(out)
+	panics := strings.Contains(out, "panic: ") && !strings.Contains(out, "test timed out") // only this test runs
 	return panics || strings.Contains(out, "--- FAIL: "+test) || regexp.MustCompile(`panic: test timed out after 1m0s\s+running tests:\s+`+test+`(/\S*)? \((5\ds|1m\ds)\)`).MatchString(out)
 }
 
