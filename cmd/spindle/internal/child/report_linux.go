@@ -2,6 +2,7 @@ package child
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"syscall"
 
@@ -27,4 +28,12 @@ func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL
 func stillDieWithParent() {
 	runtime.LockOSThread()
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0)
+}
+
+// stopSelf stops this process. It does not use SIGTSTP, because Go never restores the default action of that signal. It
+// sends the signal to its own thread, which therefore stops before stopSelf returns, however busy the machine is.
+func stopSelf() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), syscall.SIGTTIN)
 }

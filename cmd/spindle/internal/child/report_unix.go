@@ -3,6 +3,7 @@
 package child
 
 import (
+	"os"
 	"syscall"
 )
 
@@ -13,3 +14,7 @@ func awaitReport(process int) report { return wait(process, 0) }
 func dieWithParent(*syscall.SysProcAttr) {}
 
 func stillDieWithParent() {}
+
+// stopSelf stops this process, possibly only after it has returned. It does not use SIGTSTP, because Go never restores
+// the default action of that signal.
+func stopSelf() { _ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) }

@@ -110,13 +110,13 @@ func (t *Terminal) Suspend() bool {
 	signal.Notify(resumed, syscall.SIGCONT)
 	defer signal.Stop(resumed)
 	_ = syscall.Kill(0, syscall.SIGTSTP)
-	_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // Go never restores the default action of SIGTSTP
+	stopSelf()
 	stopped := false
 	for range steps { // wait in steps: this thread may run on briefly, and the time while it is stopped counts for only one step
 		select {
 		case <-resumed:
 			stopped = true
-		case <-time.After(soon / steps):
+		case <-time.After(soon):
 			continue
 		}
 		break

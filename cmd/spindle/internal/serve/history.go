@@ -172,7 +172,7 @@ func (k *lock) follow(l operator.Listing, first bool) touch {
 		last.over = true
 		last.to, last.end = model.Ending(k.Listing, l)
 		unchanged--
-	case last == nil && k.State() == operator.Released && l.State() == operator.Released && k.Token != l.Token:
+	case last == nil && k.State() == operator.Released && l.State() == operator.Released && l.Since().After(k.At): // not a claim that was retracted
 		add(term{from: k.At, to: l.Since(), end: model.EndMissed, over: true, seen: k.At, count: 1})
 	}
 	if shown && !same {

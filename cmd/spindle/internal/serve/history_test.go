@@ -99,6 +99,12 @@ func TestTheTableTellsWhyATermEnded(t *testing.T) {
 		}, []string{"a 0-4 released"}},
 		"a term between two looks": {func(s *scene) { s.releases(4); s.look(4.5); s.releases(5.2); s.look(5.5) },
 			[]string{"a 0-4 released", " 4.5-5.2 missed"}},
+		"a claim that is retracted is no term": {func(s *scene) {
+			s.releases(4)
+			s.look(4.5)
+			s.row.Token, s.row.Freed = s.row.Token+1, at(4)
+			s.look(5.5)
+		}, []string{"a 0-4 released"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s scene
