@@ -179,15 +179,16 @@ type reader struct {
 	Spanner
 	txn  *spanner.ReadWriteStmtBasedTransaction
 	step string
+	read bool // a read has succeeded
 }
 
 // Read implements Reader. An application can configure its client for directed reads, which specify the replicas to
 // read from. Spanner allows directed reads only in read-only transactions. A request can replace the client's setting,
 // but can't remove it. Therefore, a read that was refused is repeated with a setting that names no replica.
 func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
-	rows, err := r.readTwice(ctx, keys, nil)
+	rows, err := r.readFirst(ctx, keys, nil)
 	if code := spanner.ErrCode(err); code == codes.InvalidArgument || code == codes.FailedPrecondition {
-		if rows, second := r.readTwice(ctx, keys, &sppb.DirectedReadOptions{}); second == nil {
+		if rows, second := r.readFirst(ctx, keys, &sppb.DirectedReadOptions{}); second == nil {
 			return rows, nil
 		}
 	}
@@ -197,23 +198,27 @@ func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 	return rows, err
 }
 
-// readTwice repeats an aborted read to find out the actual error. The first read in a transaction also begins the
-// transaction. If this read fails, the client reports any error as an abort. The second read runs in a transaction that
+// readFirst repeats a transaction's first read if it is aborted, to find out the actual error. The first read also begins
+// the transaction. If it fails, the client reports any error as an abort. The repeated read runs in a transaction that
 // has already begun, so the client reports the actual error.
-func (r *reader) readTwice(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
-	rows, err := r.read(ctx, keys, directed)
-	if spanner.ErrCode(err) != codes.Aborted {
-		return rows, err
+//
+// A later read is not repeated. It would run in another transaction, and the commit of that transaction would not check
+// whether the rows of the first read have changed.
+func (r *reader) readFirst(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
+	rows, err := r.rows(ctx, keys, directed)
+	if !r.read && spanner.ErrCode(err) == codes.Aborted {
+		again, cause := r.txn.ResetForRetry(ctx)
+		if cause != nil {
+			return nil, cause
+		}
+		r.txn = again
+		rows, err = r.rows(ctx, keys, directed)
 	}
-	again, cause := r.txn.ResetForRetry(ctx)
-	if cause != nil {
-		return nil, cause
-	}
-	r.txn = again
-	return r.read(ctx, keys, directed)
+	r.read = r.read || err == nil
+	return rows, err
 }
 
-func (r *reader) read(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
+func (r *reader) rows(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
 	opts := readOptions(r.step, keys)
 	opts.DirectedReadOptions = directed
 	opts.LockHint = sppb.ReadRequest_LOCK_HINT_SHARED // the default, even if the client has a different setting

@@ -244,6 +244,25 @@ func TestATransactionIsTheOneThatItsLastReadWasMadeIn(t *testing.T) {
 	}
 }
 
+// A transaction whose second read is aborted is not committed. A second read in another transaction would leave nobody to check whether the
+// rows of the first read have changed, and the commit could release a lock that has a new holder.
+func TestATransactionOfTwoReadsIsOneTransaction(t *testing.T) {
+	s := &script{}
+	store := busy(t, nil, s.dial()...).Store
+	for _, second := range []codes.Code{codes.OK, codes.Aborted} {
+		*s = script{answers: []error{nil, says(second)}}
+		_, err := store.Transact(t.Context(), "claim", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+			if _, err := readAndDelete(ctx, r); err != nil {
+				return nil, err
+			}
+			return readAndDelete(ctx, r)
+		})
+		assert.Equal(t, second == codes.Aborted, errors.Is(err, table.ErrAborted), "%v", err)
+		assert.Equal(t, second == codes.OK, s.commit != nil)
+		assert.Equal(t, 1, s.begun)
+	}
+}
+
 // If a read times out after an outage, its error names the outage, whether the client learned of it when it opened the stream or
 // when it received rows. Otherwise, an operator would look for a fault of the network while a quota is used up. An error that is an
 // answer does not name the outage.
