@@ -196,6 +196,29 @@ func TestAPauseIsVisibleAgainAfterItsPartitionWasAway(t *testing.T) {
 	}
 }
 
+// Partitions that another member has not released yet keep no others from being marked, however many there are.
+func TestAPauseIsMarkedBesideThoseThatWait(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		b := c.start("b", Numbered(8))
+		c.until(lease, "b to have all", spreadOver(8, b))
+		free := c.hung(b)
+		defer free()
+		a := c.process("a", Numbered(8), batchesOf(1))
+		for i := range 8 {
+			require.NoError(t, a.Pause(fmt.Sprint(i)))
+		}
+		c.run(a)
+		c.until(3*lease, "b to revoke its half", spreadOver(4, b))
+		for i := 7; i >= 0; i-- { // the last one that it has revoked
+			if has, _ := b.Has(fmt.Sprint(i)); !has {
+				require.NoError(t, b.LetGo(fmt.Sprint(i)))
+				c.until(2*lease, "the pause of the one that b let go to be shown", c.paused(fmt.Sprint(i)))
+				return
+			}
+		}
+	})
+}
+
 // A partition that a living member has not released yet is left to it, and marked later.
 func TestAPauseIsMarkedOnceTheOtherMemberIsDone(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {

@@ -20,6 +20,7 @@ type upkeep struct {
 	publishing bool
 	evicting   bool
 	marking    bool
+	turn       int // how many unmarked partitions the last attempts have left out because other members had them
 	weighing   bool
 }
 
@@ -149,7 +150,8 @@ func (u *upkeep) showPaused(members map[string]table.Observation) {
 	}
 	u.marking = true
 	ended := func(with table.LeaseRef) bool { o := members[with.Name]; return o.Exists && plan.Over(o, with.Token) }
-	some := names[:min(len(names), t.send.config.Batch)]
+	from := u.turn % len(names)
+	some := slices.Concat(names[from:], names[:from])[:min(len(names), t.send.config.Batch)]
 	do(t.send, t.send.limit(), func(ctx context.Context) ([]string, error) {
 		return t.send.table.MarkPaused(ctx, t.own, ended, some...)
 	}, func(marked []string, err error) {
@@ -159,6 +161,9 @@ func (u *upkeep) showPaused(members map[string]table.Observation) {
 			return
 		}
 		t.m.inventory.Mark(marked)
+		if len(marked) == 0 {
+			u.turn += len(some)
+		}
 		if len(marked) > 0 && len(names) > len(some) {
 			u.showPaused(members)
 		}

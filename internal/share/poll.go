@@ -56,7 +56,7 @@ func (f Facts) window() (window []*Entry, all bool) {
 	}
 	first, rest := wanted[:n:n], wanted[n:]
 	from := f.Inventory.turn % len(rest)
-	return append(first, rest[from:min(from+n, len(rest))]...), false
+	return slices.Concat(first, rest[from:], rest[:from])[:2*n], false
 }
 
 // Learn updates the history of the partitions.
