@@ -342,6 +342,9 @@ func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 				"column heartbeat is character varying, want SPANNER.COMMIT_TIMESTAMP",
 				"column token is timestamp with time zone, want SPANNER.COMMIT_TIMESTAMP",
 				"column writer is bytea, want varchar"}},
+		{"arrays", postgreSQL,
+			"CREATE TABLE t (name varchar PRIMARY KEY, " + pgTimes + ", writer varchar(36)[])", []string{
+				"column writer is character varying(36)[], want varchar"}},
 		{"another primary key", postgreSQL,
 			"CREATE TABLE t (name varchar, " + pgRest + ", PRIMARY KEY (token, name))",
 			[]string{"column token must be nullable, because locks write NULL to it", "the primary key must be (name), not (token, name)"}},

@@ -151,7 +151,7 @@ func (n need) problems(got column) []string {
 
 func (c column) isText() bool {
 	typ := strings.ToLower(c.Type)
-	return strings.HasPrefix(typ, "string(") || typ == "text" || strings.HasPrefix(typ, "character varying")
+	return strings.HasPrefix(typ, "string(") || typ == "text" || strings.HasPrefix(typ, "character varying") && !strings.HasSuffix(typ, "[]")
 }
 
 // length returns the maximum number of characters in a text column, as in STRING(36) or character varying(36). If the

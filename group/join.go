@@ -60,7 +60,7 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 }
 
 // choose returns the slot to claim, or false if no slot is free. With WithReclaim, its first choice is the slot of a
-// member that has this process's ID. Its next choice is the slot that this process had last, if that slot is free and
+// member that has this process's ID, unless its heartbeats failed there and others go first. Its next choice is the slot that this process had last, if that slot is free and
 // no other member was faster. After that come the free slots below a slot in use, the highest first, and then the slots
 // above all slots in use, the lowest first. Each time another member is faster, choose picks at random from more of
 // these slots (see among).
@@ -71,7 +71,7 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	m.candidate.LeaseRecord.Since = 0
 	top := -1
 	for i, s := range seen {
-		if m.g.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.g.config.ID {
+		if m.g.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.g.config.ID && s.FreeIn <= 0 {
 			if s.LeaseRecord != nil && s.LeaseRecord.ListDigest == m.inventory.List.Digest() && s.Heartbeat.Sub(s.Token.Time()) >= s.LeaseRecord.Lease { // only a term that has lasted a whole lease counts
 				m.candidate.LeaseRecord.Since = plan.Since(s.Observation)
 			}

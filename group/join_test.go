@@ -119,7 +119,7 @@ func TestALookThatFailsOnceDelaysAProcessBySeconds(t *testing.T) {
 func TestWhichSlotIsChosen(t *testing.T) {
 	now := time.Now()
 	token := table.TokenAt(now.Add(-time.Hour))
-	const mine, other = "a", "b"
+	const mine, other, yielding = "a", "b", "its own, which it leaves to others first"
 	l := table.LeaseRecord{Lease: lease}
 	slot := func(i int, change func(*elect.LockView)) elect.LockView {
 		s := elect.LockView{Observation: table.Observation{Name: table.SlotName("orders", i), At: now, Exists: true, Token: token}}
@@ -183,6 +183,7 @@ func TestWhichSlotIsChosen(t *testing.T) {
 				"another's, which leaves for it":      {[]func(*elect.LockView){free, leaving("\na", listed(list), others), held(other), never}, -1, -1, 0, 0, 0, 0},
 				"another's, which is leaving":         {[]func(*elect.LockView){free, leaving("", listed(list), others), held(other), never}, -1, -1, 0, 0, 0, 0},
 				"its own, whose lease row is missing": {[]func(*elect.LockView){free, noRecord, held(other), never}, -1, -1, 0, 0, 1, 0},
+				yielding:                              {[]func(*elect.LockView){free, held(mine, listed(list)), held(other), never}, -1, -1, 0, 0, 0, 0},
 			} {
 				m := newMember(p.Group, p.config.Log, nil)
 				m.candidate.LeaseRecord.Since = 77
@@ -195,7 +196,11 @@ func TestWhichSlotIsChosen(t *testing.T) {
 				}
 				var seen []elect.LockView
 				for i, change := range x.seen {
-					seen = append(seen, slot(i, change))
+					s := slot(i, change)
+					if reclaim && s.Holder() == p.config.ID && what != yielding {
+						s.FreeIn = 0
+					}
+					seen = append(seen, s)
 				}
 				want, since := x.want, table.Token(0)
 				if reclaim {

@@ -53,12 +53,13 @@ func (s *seat) held(t *term) bool { return t == s.term && s.left(t) > 0 }
 // candidacy is one run of the spindle lock. It begins when an elector tries to acquire the lock. It ends when the
 // elector stops trying or, if the elector has led, when the term ends.
 type candidacy struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	forget func() bool   // stops watching the elector's ctx
-	told   spindle.Token // the token of the last leader that the elector has learned of
-	done   chan struct{} // closed once the candidacy has ended
-	err    error         // why the lock could not be released; valid once done is closed
+	ctx     context.Context
+	cancel  context.CancelFunc
+	forget  func() bool   // stops watching the elector's ctx
+	attempt int           // how many attempts to acquire the lock there have been; only the last one can end the candidacy
+	told    spindle.Token // the token of the last leader that the elector has learned of
+	done    chan struct{} // closed once the candidacy has ended
+	err     error         // why the lock could not be released; valid once done is closed
 }
 
 func (c *candidacy) wait(ctx context.Context) error {
@@ -105,10 +106,12 @@ func (s *seat) compete(ctx context.Context) (*candidacy, error) {
 		}()
 	}
 	c.forget()
+	c.attempt++
+	attempt := c.attempt
 	c.forget = context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.term == nil || s.term.granted.IsZero() { // the elector gave up without acquiring
+		if c.attempt == attempt && (s.term == nil || s.term.granted.IsZero()) { // the elector gave up without acquiring
 			s.retire(c)
 		}
 	})
