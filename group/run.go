@@ -125,7 +125,11 @@ func (m *member) coolDown(ctx context.Context, pause time.Duration) {
 		step := min(m.g.config.Lease/2, left)
 		m.sleep(ctx, step)
 		left -= step
-		if s, err := m.look(ctx); err != nil || plan.Living(s) > 0 {
+		s, err := m.look(ctx)
+		if err != nil && ctx.Err() == nil {
+			m.voice.problems.Note(fmt.Errorf("look: %w", err))
+		}
+		if err != nil || plan.Living(s) > 0 {
 			empty = -1
 		}
 	}

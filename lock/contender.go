@@ -103,9 +103,11 @@ func (s *contender) persist(ctx context.Context, patience *elect.Patience, try b
 			patience.Passed("read")
 			return nil
 		}
-		if try || patience.Ends("read", err) || errors.Is(err, table.ErrNewer) || ctx.Err() != nil {
+		if try || patience.Ends("read", err) || errors.Is(err, table.ErrNewer) {
 			return err
 		}
-		elect.Sleep(ctx, s.config.Clock, retry.Pause(s.config.Clock))
+		if elect.Sleep(ctx, s.config.Clock, retry.Pause(s.config.Clock)); ctx.Err() != nil {
+			return err // which says more than the error of another attempt would
+		}
 	}
 }

@@ -307,6 +307,24 @@ func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
 	}
 }
 
+// The same holds for a read that is repeated until ctx ends, although no attempt is in progress at that time.
+func TestAReadThatEndsInAnOutageSaysSo(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		p.Refuse(func(string) error {
+			if ctx.Err() != nil { // no request is sent
+				return ctx.Err()
+			}
+			return refused(codes.Unavailable)
+		})
+		_, _, err := NewOnce(nil, "locktable", "m", p.options(nil)...).last(ctx, table.Strong, false)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "refused here")
+	})
+}
+
 // If ctx ends first, the error says what is refused, even though the holder is known. It does not mention what was refused
 // earlier.
 func TestAWaitThatEndsSaysWhatIsRefused(t *testing.T) {

@@ -800,6 +800,26 @@ func TestAfterASuspensionTheWorkIsToldAtOnce(t *testing.T) {
 	})
 }
 
+// An elector that begins just as the last one ends goes on with its candidacy. The end of the last one's ctx, which is handled later, does
+// not end it.
+func TestTheEndOfTheLastElectorEndsNoOtherCandidacy(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		w.machine("b").lead()
+		s := w.machine("a").lock.seat
+		ctx, cancel := context.WithCancel(w.t.Context())
+		s.mu.Lock()
+		c, err := s.compete(ctx)
+		require.NoError(t, err)
+		cancel()
+		again, err := s.compete(w.t.Context())
+		require.NoError(t, err)
+		s.mu.Unlock()
+		synctest.Wait()
+		assert.Same(t, c, again)
+		assert.NoError(t, c.ctx.Err())
+	})
+}
+
 // Work does not begin if its machine was suspended after it had acquired the lock, and until its lease was over. Another machine may lead
 // by then.
 func TestWorkDoesNotBeginAfterASuspension(t *testing.T) {

@@ -86,7 +86,7 @@ var newerMutants = slices.Concat(
 		one("a lock of a newer version is an error", "TestALockOfANewerVersionIsWaitedFor", contenderGo,
 			"if !errors.Is(err, table.ErrNewer) || permanent(err) {", "if true {"),
 		one("a slot is kept while that of a newer version is there", "TestASlotOfANewerVersionIsWaitedFor", contenderGo,
-			"|| errors.Is(err, table.ErrNewer) || ctx.Err() != nil {", "|| ctx.Err() != nil {"),
+			" || errors.Is(err, table.ErrNewer) {", " {"),
 	),
 	of("./internal/share",
 		one("a partition of a newer version is claimed", "TestWhenAPartitionCanBeClaimed", claimableGo,

@@ -200,6 +200,17 @@ func TestAWatchdogSparesAStrangersGroupWithTheNumberOfItsOwn(t *testing.T) {
 	}
 }
 
+// A process that has run out of descriptors can't tell its watchdog when its program began. The watchdog kills the program all the same.
+func TestAWatchdogKillsAGroupWhoseBeginningIsUnknown(t *testing.T) {
+	replies, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer replies.Close()
+	group, lives := echo(t)
+	v := vigil{group: group, replies: replies, action: func(Act) {}}
+	v.act(Late)
+	assert.False(t, lives())
+}
+
 // A watchdog kills all of its group, even if the program itself has ended. Only when nothing of it runs is it gone, and a watchdog of
 // nothing can't know that.
 func TestAWatchdogKillsWhatIsLeftOfItsGroup(t *testing.T) {

@@ -114,10 +114,10 @@ func (v *vigil) act(why Reason) {
 	}, v.gone})
 }
 
-// strange reports whether the group's id now belongs to a different group.
+// strange reports whether the group's id now certainly belongs to a different group.
 func (v *vigil) strange() bool {
 	now := born(v.group)
-	return now != "" && now != v.leader
+	return now != "" && v.leader != "" && now != v.leader
 }
 
 // gone reports whether the group has certainly exited. Even after the kill, processes may still be running for a while.

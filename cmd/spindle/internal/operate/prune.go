@@ -98,7 +98,11 @@ func (p *pruning) run(ctx context.Context, t table.Table) error {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause // the Spanner client's own error does not mention it
 		}
-		return p.Explain(fmt.Errorf("stopped after %s: %w", terminal.Count(locks, "lock"), err))
+		done := terminal.Count(locks, "lock")
+		if tickets > 0 {
+			done += " and " + terminal.Count(tickets, "stale ticket")
+		}
+		return p.Explain(fmt.Errorf("stopped after %s: %w", done, err))
 	}
 	if p.f.Objects() {
 		return terminal.PrintJSON(os.Stdout, PrunedJSON{p.dryRun, locks, tickets})

@@ -172,7 +172,7 @@ func (k *lock) follow(l operator.Listing, first bool) touch {
 		last.over = true
 		last.to, last.end = model.Ending(k.Listing, l)
 		unchanged--
-	case last == nil && k.State() == operator.Released && l.State() == operator.Released && l.Since().After(k.At): // not a claim that was retracted
+	case last == nil && !k.At.IsZero() && (k.State() == operator.Released || k.State() == operator.Free) && l.State() == operator.Released && l.Since().After(k.At): // not a claim that was retracted
 		add(term{from: k.At, to: l.Since(), end: model.EndMissed, over: true, seen: k.At, count: 1})
 	}
 	if shown && !same {

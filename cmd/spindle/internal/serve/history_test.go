@@ -99,6 +99,13 @@ func TestTheTableTellsWhyATermEnded(t *testing.T) {
 		}, []string{"a 0-4 released"}},
 		"a term between two looks": {func(s *scene) { s.releases(4); s.look(4.5); s.releases(5.2); s.look(5.5) },
 			[]string{"a 0-4 released", " 4.5-5.2 missed"}},
+		"a term between two looks, of a lock whose row was pruned": {func(s *scene) {
+			s.row = operator.Listing{}
+			s.look(1.5)
+			s.look(4.5)
+			s.releases(5.2)
+			s.look(5.5)
+		}, []string{"a 0-1.5 deleted", " 4.5-5.2 missed"}},
 		"a claim that is retracted is no term": {func(s *scene) {
 			s.releases(4)
 			s.look(4.5)
@@ -170,10 +177,10 @@ func TestATermIsCountedWhenItBegins(t *testing.T) {
 		{func() { s.holds("b", 2.5) }, 1},
 		{func() { s.releases(3.5) }, 1},
 		{func() {}, 1},
-		{func() { s.releases(5.5) }, 2}, // somebody held it in between
-		{func() { s.holds("b", 6.5); s.row.Heartbeat, s.row.LeaseRecord = at(6.5), nil }, 2},
-		{func() { s.holds("b", 6.5) }, 3},
-		{func() { s.holds("b", 8.5) }, 4},
+		{func() { s.releases(6.5) }, 2}, // somebody held it in between
+		{func() { s.holds("b", 7.5); s.row.Heartbeat, s.row.LeaseRecord = at(7.5), nil }, 2},
+		{func() { s.holds("b", 7.5) }, 3},
+		{func() { s.holds("b", 9.5) }, 4},
 		{func() { s.row.LeaseRecord.Lease = time.Millisecond }, 4}, // it has expired
 		{func() { s.row.LeaseRecord.Lease = lease }, 4},
 		{func() { s.row = operator.Listing{} }, 4},
