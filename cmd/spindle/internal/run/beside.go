@@ -128,29 +128,33 @@ func (g *guarding) switchOff(late func(error)) error {
 const longestAttempt = 10 * time.Second
 
 // watchdogAction kills the processes that have left the program's group but still have the lock's variables in their
-// environment. This is possible only on Linux. If exec is only stopped or too slow, watchdogAction says so and does
-// nothing else, because exec may continue and still hold the lock.
+// environment. This is possible only on Linux. It looks for them again until none is left, for up to a second, because
+// they may start others while it looks. If exec is only stopped or too slow, watchdogAction says so and does nothing
+// else, because exec may continue and still hold the lock.
 //
 // If exec has exited, watchdogAction waits until these processes and the program's group are gone. It then releases the
 // lock, so that the next machine does not have to wait until the lease expires. If processes are left after one lease
 // duration, or if the release fails, watchdogAction leaves the lock to expire.
 func (x *execution) watchdogAction(a child.Act) {
 	marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}
-	left := child.KillMarked(marks...)
+	left, dead, limit := child.KillMarked(marks...), a.Why == child.Dead, x.lease
 	if a.Why == child.Late {
 		x.complainOf("exec missed its deadline, so its watchdog ended the program")
 	}
-	if a.Why != child.Dead {
-		return
+	if !dead {
+		limit = min(limit, time.Second)
 	}
-	over, cancel := context.WithTimeout(context.Background(), x.lease)
+	over, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	for pause := min(x.lease/200, 10*time.Millisecond); left || !a.Gone(); pause = min(2*pause, time.Second) { // pauses grow, because each attempt reads all processes
+	for pause := min(x.lease/200, 10*time.Millisecond); left || dead && !a.Gone(); pause = min(2*pause, time.Second) { // pauses grow, because each attempt reads all processes
 		elect.Sleep(over, elect.SystemClock{}, pause)
 		if over.Err() != nil {
 			return
 		}
 		left = child.KillMarked(marks...)
+	}
+	if !dead {
+		return
 	}
 	db, err := x.Open()
 	if err != nil {

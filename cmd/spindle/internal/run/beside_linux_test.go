@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -49,6 +50,22 @@ func TestAWatchdogReleasesTheLockOnceExecAndItsProgramAreGone(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What has left the program's group may start others while the watchdog looks for it. The watchdog ends these, too, even if exec is only
+// stopped, and gives it no other order.
+func TestAWatchdogEndsWhatIsStartedWhileItLooks(t *testing.T) {
+	for _, why := range []child.Reason{child.Told, child.Late} {
+		x := &execution{reports: reportsOn(&memstore.Store{}, t.TempDir(), "me", time.Minute), lease: time.Minute}
+		marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}
+		starts := exec.Command("setsid", "sh", "-c", "while :; do sleep 1000 & done")
+		starts.Env = append(os.Environ(), marks...)
+		require.NoError(t, starts.Start())
+		time.Sleep(50 * time.Millisecond) // it starts hundreds in a second
+		_ = commandtest.Complaints(func() { x.watchdogAction(child.Act{Why: why, Gone: func() bool { return false }}) })
+		assert.Error(t, starts.Wait())
+		assert.False(t, child.KillMarked(marks...), "why=%d: something goes on", why)
 	}
 }
 
