@@ -158,7 +158,7 @@ func (b *Inbox) advance(ctx context.Context, p group.Partition) error {
 	if begun, err := begun(ctx, now, p.Name()); err != nil || !begun {
 		return err
 	}
-	from, records, err := left(ctx, now, p.Name())
+	from, records, err := next(ctx, now, p.Name())
 	if err != nil || len(records) == 0 {
 		return err
 	}
@@ -188,7 +188,7 @@ func begun(ctx context.Context, now present, name string) (bool, error) {
 	}
 	for _, n := range all[:own] {
 		for _, source := range shard.sources(n) {
-			if _, records, err := left(ctx, now, source.Name()); err != nil || len(records) > 0 {
+			if _, records, err := left(ctx, now, source.Name(), 1); err != nil || len(records) > 0 {
 				return false, err
 			}
 		}
@@ -205,22 +205,39 @@ func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 		return false, err
 	}
 	for rest := range n {
-		if _, records, err := left(ctx, now, Shard{n, rest}.Name()); err != nil || len(records) > 0 {
+		if _, records, err := left(ctx, now, Shard{n, rest}.Name(), 1); err != nil || len(records) > 0 {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// left returns a shard's checkpoint and the unconsumed records, which are those after the checkpoint. It reads the
-// checkpoint first. It may therefore return records that were consumed between the two reads, but it never misses an
-// unconsumed record.
-func left(ctx context.Context, now present, name string) (from time.Time, records []Record, err error) {
+// batch is the largest number of records that are consumed in one commit, because Spanner limits the size of commits.
+const batch = 1000
+
+// next returns a shard's checkpoint and the next records to consume. The records of a commit stay together, because the
+// checkpoint is a time. If a commit has more than a batch of records, next returns all unconsumed records.
+func next(ctx context.Context, now present, name string) (from time.Time, records []Record, err error) {
+	if from, records, err = left(ctx, now, name, batch+1); err != nil || len(records) <= batch {
+		return from, records, err
+	}
+	cut := slices.IndexFunc(records, func(r Record) bool { return r.Committed.Equal(records[batch].Committed) })
+	if cut == 0 {
+		return left(ctx, now, name, 0)
+	}
+	return from, records[:cut], nil
+}
+
+// left returns a shard's checkpoint and the first unconsumed records, which are those after the checkpoint. If most is 0,
+// it returns all of them. It reads the checkpoint first. It may therefore return records that were consumed between the
+// two reads, but it never misses an unconsumed record.
+func left(ctx context.Context, now present, name string, most int) (from time.Time, records []Record, err error) {
 	if from, err = position(ctx, now, name); err != nil {
 		return from, nil, err
 	}
 	after := spanner.KeyRange{Start: spanner.Key{name, from}, End: spanner.Key{name}, Kind: spanner.OpenClosed}
-	err = spanner.SelectAll(now.Read(ctx, "orders_inbox", after, []string{"committed", "key", "value"}), &records)
+	read := now.db.Single().ReadWithOptions(ctx, "orders_inbox", after, []string{"committed", "key", "value"}, &spanner.ReadOptions{Limit: most})
+	err = spanner.SelectAll(read, &records)
 	return from, records, err
 }
 

@@ -190,6 +190,29 @@ func TestANewShardWaitsForAllEarlierNumberings(t *testing.T) {
 	assert.False(t, unknown, "a numbering that has not begun")
 }
 
+// A shard that has fallen behind is consumed in commits that Spanner accepts. No commit's records are split, because the checkpoint would
+// pass over the rest of them.
+func TestABacklogIsConsumedInBatches(t *testing.T) {
+	needEmulator(t)
+	s := newSharded(t)
+	for shard, commits := range map[string][]int{"8/0": {batch / 2, batch/2 - 1, 2, 1}, "8/1": {batch}, "8/2": {batch + 1, 1}} {
+		for _, records := range commits {
+			var all []*spanner.Mutation
+			for i := range records {
+				all = append(all, spanner.Insert("orders_inbox", []string{"shard", "committed", "key", "value"}, []any{shard, spanner.CommitTimestamp, fmt.Sprint(i), ""}))
+			}
+			_, err := s.db.Client.Apply(t.Context(), all)
+			require.NoError(t, err)
+		}
+	}
+	for shard, want := range map[string]int{"8/0": batch - 1, "8/1": batch, "8/2": batch + 2, "8/3": 0} {
+		from, records, err := next(t.Context(), present{s.db.Client}, shard)
+		require.NoError(t, err)
+		assert.Len(t, records, want, shard)
+		assert.Zero(t, from)
+	}
+}
+
 // A checkpoint that could not be read is an error. If it were no checkpoint, a shard would be consumed from its beginning again.
 func TestACheckpointThatCanNotBeReadIsAnError(t *testing.T) {
 	needEmulator(t)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,7 +46,14 @@ func TestTheExitCodeTellsAMistakeFromAFailure(t *testing.T) {
 		{[]string{"schema", "exec", "--log-format", "json"}, terminal.Misused, `"level":"ERROR","msg":"there is no schema for \"exec\"`, ""},
 		{[]string{"install", "missing"}, terminal.Failed, "spindle: can't install spindle: ", ""},
 		{[]string{"install", "missing", "--log-format", "json"}, terminal.Failed, `"level":"ERROR","msg":"can't install spindle: `, ""},
+		{[]string{"--bad"}, terminal.Misused, `"level":"ERROR","msg":"unknown flag: --bad"`, ""},
+		{[]string{"status", "--bad"}, terminal.Misused, `"level":"ERROR","msg":"unknown flag: --bad"`, ""},
 	} {
+		format := ""
+		if slices.Contains(c.args, "--bad") && len(c.args) < 3 {
+			format = "json"
+		}
+		t.Setenv("SPINDLE_LOG_FORMAT", format)
 		said := &bytes.Buffer{}
 		code, tells := 0, ""
 		func() {

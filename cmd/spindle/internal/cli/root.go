@@ -61,6 +61,9 @@ func Main(args []string) int {
 			return code
 		}
 	}
+	if code == terminal.Misused {
+		_ = terminal.FromEnvironment(c.Flags()) // sets --log-format, which cobra does only once it has understood the command line
+	}
 	terminal.Stderr.Log(slog.LevelError, err.Error())
 	if code == terminal.Misused && !terminal.Stderr.Format.Objects() {
 		fmt.Fprintf(os.Stderr, "Try: %s --help\n", c.CommandPath())
