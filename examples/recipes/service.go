@@ -37,6 +37,8 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Put writes to a Service under the token. If the service has seen a higher token, the error wraps spindle.ErrFenced.
+// After any other error, the write may still arrive, even after a later Put under the same token. Therefore, step down
+// before you write again: the next term has a higher token.
 func Put(ctx context.Context, url string, token spindle.Token, value []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(value))
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,6 +100,9 @@ func readGroup(ctx context.Context, t table.Table, name string) (*model.Group, e
 // fewNames is the largest number of paused or unassigned partitions that are named without --partitions.
 const fewNames = 50
 
+// letters returns the n-th of A, B, ..., Z, AA, BB and so on.
+func letters(n int) string { return strings.Repeat(string(rune('A'+n%26)), n/26+1) }
+
 func printMembers(p *terminal.Terminal, g *model.Group, partitions bool) {
 	if len(g.Partitions) == 0 && len(g.Members) == 0 {
 		fmt.Fprintf(os.Stderr, "Group %s has no members, and none of its partitions has ever been held.\n", terminal.Show(g.JSON.Group))
@@ -108,7 +112,7 @@ func printMembers(p *terminal.Terminal, g *model.Group, partitions bool) {
 	lists := map[string]string{} // a letter for each
 	for _, l := range g.Members {
 		if list := l.LeaseRecord.ListDigest; lists[list] == "" {
-			lists[list] = string(rune('A' + len(lists)%26))
+			lists[list] = letters(len(lists))
 		}
 	}
 	slots, rows := terminal.Columns{Names: model.MemberColumns}, model.Rows(g.MemberEntries())

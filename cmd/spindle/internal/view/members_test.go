@@ -194,7 +194,8 @@ Partitions without a holder (1): of-dead
 
 // The column LIST is only for members whose lists differ, and the same letter is the same list.
 func TestListsAreShownIfTheyDiffer(t *testing.T) {
-	for digests, want := range map[string]string{"x": "", "x x x": "", "x y": "A B", "x y x": "A B A", "y x x": "A B B", "x y z y": "A B C B"} {
+	for digests, want := range map[string]string{"x": "", "x x x": "", "x y": "A B", "x y x": "A B A", "y x x": "A B B", "x y z y": "A B C B",
+		"1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 27": "A B C D E F G H I J K L M N O P Q R S T U V W X Y Z AA BB AA"} {
 		var locks []operator.Listing
 		for i, digest := range strings.Fields(digests) {
 			m := commandtest.MemberOf(i, fmt.Sprint("web-", i), commandtest.At(100), commandtest.At(102))
