@@ -287,6 +287,7 @@ func (l *leader) expire(e event) {
 	l.keeper.End(l.stop.why)
 	l.abandon(e)
 	l.calls.outcome = &l.stop.err
+	l.reports.Released(l.stop.err)
 }
 
 func (l *leader) lose(e event) {
@@ -304,6 +305,7 @@ func (l *leader) lose(e event) {
 func (l *leader) lost(reason error, at elect.Instant) {
 	l.over(reason, at)
 	l.calls.outcome = &reason
+	l.reports.Released(reason) // the term may have been over earlier, because the work had stalled
 	if errors.Is(reason, ErrSuperseded) {
 		l.loop.candidate.Yield(true, "") // the lock was taken away so that a different candidate gets it
 	} else if l.stop.why != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
+	otelcodes "go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric/noop"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -336,6 +337,36 @@ func TestAHandoverIsASpan(t *testing.T) {
 		}
 		b.End(a, c)
 	})
+}
+
+// The span of a handover ends with its lock, even if the work has stalled in the meantime and does not return. Otherwise, nothing would show
+// of a handover that failed.
+func TestTheSpanOfAHandoverThatFailsEnds(t *testing.T) {
+	for _, stops := range []bool{false, true} {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			r := fleet.NewReports()
+			l, end := startLingering(b, r.Options(), spindle.WithHandover(), spindle.WithStall(fleet.Lease/3))
+			time.Sleep(fleet.Lease)
+			l.stalls.Store(true)
+			time.Sleep(fleet.Lease / 6)
+			_ = stepDown(context.Background(), l.Machine)
+			if stops {
+				time.Sleep(fleet.Lease / 2)
+				l.Stop()
+				l.ended = time.Now()
+			}
+			time.Sleep(4 * fleet.Lease)
+			ended := 0
+			for _, s := range r.Ended() {
+				if s.Name() == "spindle.handover" {
+					ended++
+					assert.Equal(t, otelcodes.Error, s.Status().Code)
+				}
+			}
+			assert.Equal(t, 1, ended, "stops: %v", stops)
+			end()
+		})
+	}
 }
 
 // A trace that waits for the end of Run does not include years of elections.
