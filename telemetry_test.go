@@ -333,6 +333,7 @@ func TestAHandoverIsASpan(t *testing.T) {
 		for _, s := range r.Ended() {
 			if s.Name() == "spindle.handover" {
 				assert.InDelta(t, fleet.Lease.Seconds()/3, s.EndTime().Sub(s.StartTime()).Seconds(), 0.1)
+				assert.Contains(t, fmt.Sprint(s.Attributes()), "{spindle.lock mylock}")
 			}
 		}
 		b.End(a, c)

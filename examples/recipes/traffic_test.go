@@ -37,6 +37,11 @@ func TestOnlyTheLeaderIsReadyAndServes(t *testing.T) {
 		assert.Equal(t, follower, status(t, secondURL+path), path)
 	}
 
+	resp, err := http.Get(secondURL + "/orders")
+	require.NoError(t, err)
+	resp.Body.Close()
+	assert.Equal(t, "1", resp.Header.Get("Retry-After"), "a client tries again")
+
 	stop()
 	assert.Equal(t, http.StatusServiceUnavailable, status(t, firstURL+ready))
 	assert.Equal(t, http.StatusServiceUnavailable, status(t, firstURL+"/orders"), "a process that lost the lock does not serve requests, even if its last probe succeeded")

@@ -622,6 +622,22 @@ func TestWhatAKeeperDoesBeforeAHeartbeatEndsWithTheWork(t *testing.T) {
 	}
 }
 
+// If what a keeper does before a heartbeat takes until the deadline, no heartbeat is sent. It would prolong the lease of a term that is over.
+func TestNoHeartbeatIsSentAfterTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memstore.Link{Store: &memstore.Store{}}
+		term := candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		k := &Keeper{Term: term, Interval: lease / 3, Notify: func(TermEvent) {}, Before: func(ctx context.Context, _ bool) { Sleep(ctx, SystemClock{}, 100*lease) }}
+		k.Start()
+		time.Sleep(3 * lease)
+		assert.Zero(t, link.Counts()["heartbeat"])
+		assert.False(t, term.Held())
+		_ = k.Stop()
+		term.End(nil)
+	})
+}
+
 // The next heartbeat is due one interval after the last acknowledged one was sent, or when all terms send theirs, but never later than a
 // tenth of the lease before the end of the lease. An answer that came late must not cost the term.
 func TestAHeartbeatIsDueInTimeHoweverLateTheLastAnswerWas(t *testing.T) {

@@ -35,6 +35,25 @@ func TestASecondCopyOfAMessageCausesNoSecondPoll(t *testing.T) {
 	}
 }
 
+// A message about an earlier term that arrives late is no news: a waiter that took it for news would poll in vain, and ignore the message
+// that the present holder sends when it frees the lock.
+func TestALateMessageAboutAnEarlierTermIsNoNews(t *testing.T) {
+	for name, m := range map[string]message{"free": {kind: free, token: 1}, "passed on": {kind: free, flags: relayed, token: 1}, "leaving": {kind: leaving, token: 1}} {
+		inWorld(t, func(w *world) {
+			holder, other := w.process(), w.process()
+			c := w.chain(holder, other, other.ticket(7))
+			time.Sleep(lease)
+			c.polls(3, true)
+			c.sends(m, true)
+			assert.Equal(t, lease/10, sleeps(c.e, lease/10, lease/10), name)
+			m.token = 3
+			c.sends(m, true)
+			assert.Zero(t, sleeps(c.e, lease/10, lease/10), name)
+			c.e.Close()
+		})
+	}
+}
+
 // What one poll has shown counts until another shows something else: a poll without the lease row takes nothing away, and one that shows
 // that the holder is leaving counts at once. Otherwise, a waiter would lose the holder that answers it, or sleep through a handover.
 func TestAPollThatShowsLessTakesNothingAway(t *testing.T) {

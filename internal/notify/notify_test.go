@@ -380,6 +380,27 @@ func TestMessagesThatLeadToNothingAreSoonIgnored(t *testing.T) {
 	})
 }
 
+// The same holds for messages that come a while after each other.
+func TestMessagesThatLeadToNothingNowAndThenAreIgnored(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, book, waiter, _ := pair(w)
+		time.Sleep(lease * 5 / 2)
+		to := contact{waiter.p.at, waiter.p.keyOf(site, waiter.p.ticket(10).Row()), byTicket}
+		for i := range mostVain + 1 {
+			holder.do(func() {
+				holder.post(message{kind: free, lock: idOf(site, "m"), token: table.Token(2 + i), waiter: waiter.named()}, to, true)
+			})
+			time.Sleep(lease * 11 / 100)
+		}
+		waiter.p.do(func() {
+			for _, l := range waiter.lines {
+				assert.True(t, l.deaf)
+			}
+		})
+		book.Free(false)
+	})
+}
+
 // A waiter that polls often, because its holder does not answer, still hears messages after one that led to nothing: its own polls
 // are not in vain.
 func TestOnePollInVainMakesNoWaiterDeaf(t *testing.T) {

@@ -147,6 +147,27 @@ func TestHoldersAreThoseThatAreMeant(t *testing.T) {
 	assert.Len(t, store.Rows(), 2)
 }
 
+// later is a table that is read at a later time than this machine's clock shows.
+type later struct {
+	table.Store
+	by time.Duration
+}
+
+func (s later) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	rows, at, err := s.Store.Read(ctx, step, bound, keys)
+	return rows, at.Add(s.by), err
+}
+
+// Whether a lease has expired is judged by Spanner's clock: a semaphore whose machine has a wrong clock would overlook holders.
+func TestHoldersAreJudgedBySpannersClock(t *testing.T) {
+	_, store, _ := held(t, `{"lease":"1m"}`)
+	for by, want := range map[time.Duration]int{-time.Hour: 1, 0: 1, 59 * time.Second: 1, 61 * time.Second: 0} {
+		holders, err := table.Table{Store: later{store, by}}.Holders(t.Context(), table.Range{From: "a", To: "z"}, func(string) bool { return true })
+		require.NoError(t, err)
+		assert.Len(t, holders, want, by)
+	}
+}
+
 // While a holder is leaving, the holder is shown, and not the successor that it names. Without the lease row, no holder is shown.
 func TestAHolderThatLeavesIsTheHolderUntilItHasLeft(t *testing.T) {
 	ctx, tab := t.Context(), table.Table{Store: &memstore.Store{}}

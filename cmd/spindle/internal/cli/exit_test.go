@@ -45,6 +45,8 @@ func TestTheExitCodeTellsAMistakeFromAFailure(t *testing.T) {
 		{[]string{"schema", "exec"}, terminal.Misused, `spindle: there is no schema for "exec"`, "spindle schema"},
 		{[]string{"schema", "exec", "--log-format", "json"}, terminal.Misused, `"level":"ERROR","msg":"there is no schema for \"exec\"`, ""},
 		{[]string{"install", "missing"}, terminal.Failed, "spindle: can't install spindle: ", ""},
+		{[]string{"man"}, terminal.Misused, "spindle: man needs the name of one directory", "spindle man"},
+		{[]string{"man", "/dev/null/man"}, terminal.Failed, "spindle: ", ""},
 		{[]string{"install", "missing", "--log-format", "json"}, terminal.Failed, `"level":"ERROR","msg":"can't install spindle: `, ""},
 		{[]string{"--bad"}, terminal.Misused, `"level":"ERROR","msg":"unknown flag: --bad"`, ""},
 		{[]string{"status", "--bad"}, terminal.Misused, `"level":"ERROR","msg":"unknown flag: --bad"`, ""},

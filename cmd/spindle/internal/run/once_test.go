@@ -43,6 +43,9 @@ func TestPeriodsEndFarFromTheTimesOfCron(t *testing.T) {
 	night := ofCron(day)
 	assert.Equal(t, "2026-11-21T00:07:30Z", keyOf(night, time.Date(2026, 11, 20, 23, 59, 59, 0, time.UTC)), "a clock that is early")
 	assert.Equal(t, "2026-11-21T00:07:30Z", keyOf(night, time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)))
+	given := once{tick: table.Tick{Period: day}}
+	require.NoError(t, given.schedules("--every", true))
+	assert.Equal(t, "2026-11-21T00:00:00Z", keyOf(given.tick, time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)), "--offset 0s is not --offset left out")
 }
 
 // A fleet that waits for a program that fails does not run it back to back. With --try exec does not wait, and a failure from before
