@@ -185,6 +185,12 @@ func TestANewShardWaitsForAllEarlierNumberings(t *testing.T) {
 			assert.Equal(t, want, can, "%d shards", n)
 		}
 	}
+	require.NoError(t, s.round(t.Context()))
+	for key := range s.put {
+		_, records, err := left(t.Context(), now, shardOf(key, 12).Name(), 1)
+		require.NoError(t, err)
+		assert.NotEmpty(t, records, "the last numbering counts, although another has more shards")
+	}
 	unknown, err := begun(t.Context(), now, "32/0")
 	require.NoError(t, err)
 	assert.False(t, unknown, "a numbering that has not begun")
@@ -224,6 +230,15 @@ func TestACheckpointThatCanNotBeReadIsAnError(t *testing.T) {
 	at, err := position(t.Context(), now, Shard{8, 0}.Name())
 	require.NoError(t, err)
 	assert.Zero(t, at, "there is none yet")
+}
+
+// Each key has a shard that is in the group's list.
+func TestEachKeyHasAShard(t *testing.T) {
+	for i := range 1000 {
+		shard := shardOf(fmt.Sprint("order ", i), 8)
+		assert.Equal(t, 8, shard.N)
+		assert.Contains(t, []int{0, 1, 2, 3, 4, 5, 6, 7}, shard.Rest)
+	}
 }
 
 // A shard waits for exactly those shards that contained its keys.

@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -34,4 +35,13 @@ func TestAServiceRefusesTheTokenOfAnEarlierLeader(t *testing.T) {
 	defer resp.Body.Close()
 	assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
 	assert.Equal(t, "3", string(service.value))
+}
+
+// A write ends with ctx, although the service does not answer. Work that writes on would outlive its term.
+func TestAWriteEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	url := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel(); <-over }))
+	defer close(over)
+	assert.ErrorIs(t, Put(ctx, url, 1, nil), context.Canceled)
 }
