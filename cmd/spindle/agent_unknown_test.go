@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -55,6 +59,7 @@ func TestTheReplyToAReleaseIsLost(t *testing.T) {
 	b.eventually("the next program waits", func() bool { return b.state("job") == "waiting" })
 	a.link.From.BlackHole()
 	require.NoError(t, first.command.Process.Signal(syscall.SIGSTOP)) // its work has returned
+	require.Eventually(t, func() bool { return allStopped(first.command.Process.Pid) }, patience, time.Millisecond)
 	var answer struct{ State, Detail string }
 	require.NoError(t, a.ask(http.MethodPost, "/v1/holds/"+a.holds("job")[0].Hold+"/release", &answer))
 	assert.Equal(t, "unknown", answer.State)
@@ -66,6 +71,13 @@ func TestTheReplyToAReleaseIsLost(t *testing.T) {
 	a.job("job", "&lease=4s")
 	a.eventually("the agent gets locks again", func() bool { return a.token("job") > token })
 	worksInTurns(t, a, b)
+}
+
+// allStopped reports whether all threads of a process are stopped. On a busy machine, a thread may run on for some milliseconds after the
+// signal was sent.
+func allStopped(pid int) bool {
+	out, err := exec.Command("ps", "-L", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	return err == nil && !slices.ContainsFunc(strings.Fields(string(out)), func(stat string) bool { return !strings.HasPrefix(stat, "T") })
 }
 
 // worksInTurns ends the programs and checks that no two of them worked at a time.

@@ -148,10 +148,10 @@ func TestCandidatesSurviveTheLossOfTheirSessions(t *testing.T) {
 // If only the session is lost, the term continues under its token, and so does the program.
 func TestAHolderGoesOnWithoutItsOldSession(t *testing.T) {
 	w := newWorld(t)
-	w.run("exec", "exec", "--name", "job", "--lease", "5s", "--", "sh", "-c", "exec sleep 100")
+	w.run("exec", "exec", "--name", "job", "--lease", "12s", "--", "sh", "-c", "exec sleep 100")
 	token := w.says("exec", `holding job, token (\d+)$`)
 	w.loseSessions()
-	time.Sleep(10 * time.Second) // two leases
+	time.Sleep(15 * time.Second) // longer than a lease
 	w.run("status", "status", "job", "--token", token)
 	w.says("status", `^job is held`)
 }
