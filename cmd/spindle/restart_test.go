@@ -96,10 +96,16 @@ func (w *world) run(file string, args ...string) *exec.Cmd {
 func (w *world) says(file, pattern string) string {
 	w.t.Helper()
 	re := regexp.MustCompile("(?m)" + pattern)
+	var text []byte
 	var found [][][]byte
+	defer func() {
+		if w.t.Failed() {
+			w.t.Logf("%s says %q", file, text)
+		}
+	}()
 	require.Eventually(w.t, func() bool {
-		b, _ := os.ReadFile(filepath.Join(w.dir, file))
-		found = re.FindAllSubmatch(b, -1)
+		text, _ = os.ReadFile(filepath.Join(w.dir, file))
+		found = re.FindAllSubmatch(text, -1)
 		return found != nil
 	}, patience, 10*time.Millisecond, "%s does not say %q", file, pattern)
 	last := found[len(found)-1]
@@ -151,7 +157,7 @@ func TestAHolderGoesOnWithoutItsOldSession(t *testing.T) {
 	w.run("exec", "exec", "--name", "job", "--lease", "12s", "--", "sh", "-c", "exec sleep 100")
 	token := w.says("exec", `holding job, token (\d+)$`)
 	w.loseSessions()
-	time.Sleep(15 * time.Second) // longer than a lease
-	w.run("status", "status", "job", "--token", token)
+	time.Sleep(15 * time.Second)                                          // longer than a lease
+	w.run("status", "status", "job", "--token", token, "--timeout", "5m") // the machine may be busy
 	w.says("status", `^job is held`)
 }
