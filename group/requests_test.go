@@ -2,7 +2,6 @@ package group
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -196,19 +195,26 @@ func TestAPauseIsVisibleAgainAfterItsPartitionWasAway(t *testing.T) {
 	}
 }
 
+// pausedWhileHeld starts a member with n partitions, whose work hangs until free is called, and another member, which has paused all of
+// them. It returns once the first member has revoked half of them.
+func (c *cluster) pausedWhileHeld(n int, opts ...Option) (holder *process, free func()) {
+	holder = c.start("b", Numbered(n))
+	c.until(lease, "b to have all", spreadOver(n, holder))
+	free = c.hung(holder)
+	a := c.process("a", Numbered(n), opts...)
+	for i := range n {
+		require.NoError(c.t, a.Pause(fmt.Sprint(i)))
+	}
+	c.run(a)
+	c.until(3*lease, "b to revoke its half", spreadOver(n/2, holder))
+	return holder, free
+}
+
 // Partitions that another member has not released yet keep no others from being marked, however many there are.
 func TestAPauseIsMarkedBesideThoseThatWait(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		b := c.start("b", Numbered(8))
-		c.until(lease, "b to have all", spreadOver(8, b))
-		free := c.hung(b)
+		b, free := c.pausedWhileHeld(8, batchesOf(1))
 		defer free()
-		a := c.process("a", Numbered(8), batchesOf(1))
-		for i := range 8 {
-			require.NoError(t, a.Pause(fmt.Sprint(i)))
-		}
-		c.run(a)
-		c.until(3*lease, "b to revoke its half", spreadOver(4, b))
 		for i := 7; i >= 0; i-- { // the last one that it has revoked
 			if has, _ := b.Has(fmt.Sprint(i)); !has {
 				require.NoError(t, b.LetGo(fmt.Sprint(i)))
@@ -222,14 +228,8 @@ func TestAPauseIsMarkedBesideThoseThatWait(t *testing.T) {
 // A partition that a living member has not released yet is left to it, and marked later.
 func TestAPauseIsMarkedOnceTheOtherMemberIsDone(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		b := c.start("b", Numbered(2))
-		c.until(lease, "b to have all", spreadOver(2, b))
-		free := c.hung(b)
+		_, free := c.pausedWhileHeld(2)
 		defer free()
-		a := c.process("a", Numbered(2))
-		require.NoError(t, errors.Join(a.Pause("0"), a.Pause("1")))
-		c.run(a)
-		c.until(3*lease, "b to revoke one", spreadOver(1, b))
 		mine := c.view().Members[0].Partitions
 		c.sleep(2 * lease)
 		require.Equal(t, mine, c.view().Members[0].Partitions, "its work goes on")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/share"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -150,8 +151,7 @@ func (u *upkeep) showPaused(members map[string]table.Observation) {
 	}
 	u.marking = true
 	ended := func(with table.LeaseRef) bool { o := members[with.Name]; return o.Exists && plan.Over(o, with.Token) }
-	from := u.turn % len(names)
-	some := slices.Concat(names[from:], names[:from])[:min(len(names), t.send.config.Batch)]
+	some := share.Section(names, u.turn, t.send.config.Batch)
 	do(t.send, t.send.limit(), func(ctx context.Context) ([]string, error) {
 		return t.send.table.MarkPaused(ctx, t.own, ended, some...)
 	}, func(marked []string, err error) {
@@ -161,10 +161,10 @@ func (u *upkeep) showPaused(members map[string]table.Observation) {
 			return
 		}
 		t.m.inventory.Mark(marked)
-		if len(marked) == 0 {
+		switch {
+		case len(marked) == 0:
 			u.turn += len(some)
-		}
-		if len(marked) > 0 && len(names) > len(some) {
+		case len(names) > len(some):
 			u.showPaused(members)
 		}
 	})

@@ -57,7 +57,8 @@ func oneWay(t *testing.T, to string) string {
 }
 
 // A waiter sleeps while the network lets it hear of its holder, and is told if either of its addresses can be reached. Otherwise, it
-// polls as without messages. It is told at once: its next question would come many seconds later.
+// polls as without messages. The holder's message arrives at once. Without the message, the waiter would learn of the release only from the
+// answer to its next question, many seconds later.
 func TestWhatLiesBetweenTwoSockets(t *testing.T) {
 	for name, c := range map[string]struct {
 		host          string

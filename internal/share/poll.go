@@ -54,9 +54,13 @@ func (f Facts) window() (window []*Entry, all bool) {
 	if len(wanted) <= 2*n || f.Inventory.open {
 		return wanted, true
 	}
-	first, rest := wanted[:n:n], wanted[n:]
-	from := f.Inventory.turn % len(rest)
-	return slices.Concat(first, rest[from:], rest[:from])[:2*n], false
+	return slices.Concat(wanted[:n], Section(wanted[n:], f.Inventory.turn, n)), false
+}
+
+// Section returns up to n elements, as if all elements were in a circle, beginning with the one at the given position.
+func Section[T any](all []T, from, n int) []T {
+	from %= len(all)
+	return slices.Concat(all[from:], all[:from])[:min(n, len(all))]
 }
 
 // Learn updates the history of the partitions.

@@ -244,8 +244,8 @@ func TestATransactionIsTheOneThatItsLastReadWasMadeIn(t *testing.T) {
 	}
 }
 
-// A transaction whose second read is aborted is not committed. A second read in another transaction would leave nobody to check whether the
-// rows of the first read have changed, and the commit could release a lock that has a new holder.
+// Transact does not commit a transaction whose second read was aborted. If Transact repeated that read in another transaction, Spanner
+// would not check whether the rows of the first read have changed. The commit could then release a lock that has a new holder.
 func TestATransactionOfTwoReadsIsOneTransaction(t *testing.T) {
 	s := &script{}
 	store := busy(t, nil, s.dial()...).Store

@@ -113,4 +113,4 @@ var fairMutants = slices.Concat(
 		one("an exec that ends leaves its ticket", "TestAnExecThatStopsWaitingLeavesNoTicket", "cmd/spindle/internal/run/waiting.go", "\t\t\tplace.Forget()\n", ""),
 		one("a table that hangs delays an end", "TestAnExecThatStopsWaitingLeavesNoTicket", "cmd/spindle/internal/run/waiting.go", "\tcase <-ctx.Done():\n\t}\n", "\t}\n"),
 		one("an exec tells nobody that it has released the lock", "TestAWaitingExecIsToldThatTheLockIsFree", "cmd/spindle/internal/run/holding.go", "\th.book.Free(h.done)\n", ""),
-		one("an exec that stands by is told first", "TestAWaitingExecIsToldThatTheLockIsFree", "internal/notify/book.go", "cmp.Compare(x.rank, y.rank), cmp.Compare(a.turn(), b.turn())", "cmp.Compare(x.rank, y.rank), cmp.Compare(a.time, b.time)")))
+		one("a holder tells an exec that stands by first", "TestAWaitingExecIsToldThatTheLockIsFree", "internal/notify/book.go", "cmp.Compare(x.rank, y.rank), cmp.Compare(a.turn(), b.turn())", "cmp.Compare(x.rank, y.rank), cmp.Compare(a.time, b.time)")))

@@ -44,8 +44,8 @@ func TestALockThatIsLostBeforeHeldIsAnsweredByLost(t *testing.T) {
 	}
 }
 
-// If a semaphore loses a slot before it hands the slot over, it waits for another slot. The program is told that it holds that
-// other slot, and the release of that slot succeeds, because the program never had the slot that was lost.
+// If a semaphore loses a slot before it hands the slot over, it waits for another slot. The agent tells the program about
+// the other slot alone, and the program can release that slot, because the program never had the slot that was lost.
 func TestALossBeforeTheSlotThatAProgramGetsDoesNotCount(t *testing.T) {
 	for what, lose := range map[string]func(*bed){
 		"expired": func(b *bed) { b.link.Cut() },

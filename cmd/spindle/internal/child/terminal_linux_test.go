@@ -228,7 +228,7 @@ func TestASuspendedProcessKnowsThatItWasStopped(t *testing.T) {
 				}
 				return members == 2 && stopped == 2
 			}, 10*time.Second, time.Millisecond, "the job and its companion are stopped")
-			time.Sleep(2 * soon) // longer than the job waits at a time
+			time.Sleep(2 * soon / steps) // longer than the job waits at a time
 			signalGroup(job.Process.Pid, syscall.SIGCONT)
 		case !continued:
 			assert.Zero(t, exitCode(r.status))

@@ -116,7 +116,7 @@ func (t *Terminal) Suspend() bool {
 		select {
 		case <-resumed:
 			stopped = true
-		case <-time.After(soon):
+		case <-time.After(soon / steps):
 			continue
 		}
 		break

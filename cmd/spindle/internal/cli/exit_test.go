@@ -48,11 +48,11 @@ func TestTheExitCodeTellsAMistakeFromAFailure(t *testing.T) {
 		{[]string{"man"}, terminal.Misused, "spindle: man needs the name of one directory", "spindle man"},
 		{[]string{"man", "/dev/null/man"}, terminal.Failed, "spindle: ", ""},
 		{[]string{"install", "missing", "--log-format", "json"}, terminal.Failed, `"level":"ERROR","msg":"can't install spindle: `, ""},
-		{[]string{"--bad"}, terminal.Misused, `"level":"ERROR","msg":"unknown flag: --bad"`, ""},
-		{[]string{"status", "--bad"}, terminal.Misused, `"level":"ERROR","msg":"unknown flag: --bad"`, ""},
+		{[]string{"--worse"}, terminal.Misused, `"level":"ERROR","msg":"unknown flag: --worse"`, ""},
+		{[]string{"status", "--worse"}, terminal.Misused, `"level":"ERROR","msg":"unknown flag: --worse"`, ""},
 	} {
 		format := ""
-		if slices.Contains(c.args, "--bad") && len(c.args) < 3 {
+		if slices.Contains(c.args, "--worse") {
 			format = "json"
 		}
 		t.Setenv("SPINDLE_LOG_FORMAT", format)
