@@ -263,9 +263,10 @@ func (e *exam) overtake(name string) (took time.Duration, waited bool) {
 		}
 		return err
 	}))
+	code := spanner.ErrCode(overtaken)
 	switch {
-	case errors.Is(overtaken, context.DeadlineExceeded) || spanner.ErrCode(overtaken) == codes.DeadlineExceeded:
-		return took, true
+	case errors.Is(overtaken, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Aborted:
+		return took, true // a commit that is aborted is repeated until the time limit
 	case overtaken != nil:
 		must(overtaken)
 	case err == nil:
