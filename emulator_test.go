@@ -290,7 +290,7 @@ func losingReplies(tag string, lost *atomic.Bool) option.ClientOption {
 
 func TestOutcomeOfAClaimIsUnknown(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		const lease = 6 * lease // a busy machine has a second lease for the election
+		const lease = 15 * lease // a busy machine has a second lease for the election
 		var lost atomic.Bool
 		l := stand(t, connect(t, db, losingReplies("spindle-claim", &lost)), db, spindle.WithLease(lease))
 		eventually(t, "a claim", lost.Load)

@@ -36,6 +36,7 @@ type crons struct {
 const (
 	firesEvery = 2 * time.Second
 	jobFails   = 9
+	lostLock   = 76
 )
 
 // job notes its run in one write, which is appended.
@@ -72,9 +73,11 @@ func (c *crons) fires(kill time.Duration) bool {
 		c.said++
 		return true
 	}
-	if kill > 0 && code == -1 {
+	switch {
+	case kill > 0 && code == -1:
 		c.dead++
-	} else {
+	case code == lostLock: // a machine may be too busy for a lease
+	default:
 		assert.Equal(c.t, jobFails, code, "%s", text)
 	}
 	return false
