@@ -308,7 +308,7 @@ func (l *leader) lost(reason error, at elect.Instant) {
 	l.reports.Released(reason) // the term may have been over earlier, because the work had stalled
 	if errors.Is(reason, ErrSuperseded) {
 		l.loop.candidate.Yield(true, "") // the lock was taken away so that a different candidate gets it
-	} else if l.stop.why != nil {
+	} else if l.stop.why != nil && !l.course.early { // work may return because of the loss, before the loss is known here
 		l.loop.candidate.Yield(false, l.course.by) // the lock was being given up, so a different candidate goes first
 	}
 }

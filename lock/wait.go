@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -207,14 +206,14 @@ func (w *waiter) acquire(ctx context.Context, c *elect.Candidate) (*elect.Term, 
 			w.patience.Passed("poll")
 		}
 		switch {
-		case isOver(ctx): // no failure of Spanner; the error is made below
+		case elect.IsOver(ctx): // no failure of Spanner; the error is made below
 		case step.Err != nil && !byNewer && (w.try || permanent(step.Err) || w.givesUp(step)):
 			return nil, step.Err
 		case !step.CoolingDown:
 			f.last = step.Err
 		}
 		w.note(f)
-		if w.try && !step.Lost && !isOver(ctx) {
+		if w.try && !step.Lost && !elect.IsOver(ctx) {
 			return nil, nil
 		}
 		if step.Seen != nil && step.Err == nil && !w.try {
@@ -257,11 +256,4 @@ func (w *waiter) givesUp(step elect.Step) bool {
 	}
 	defer w.patience.Passed("poll") // afterwards, because the claim may be part of the first attempt
 	return w.patience.Ends("claim", step.Err)
-}
-
-// isOver reports whether ctx has ended or its deadline has passed. On a busy machine, a request can fail because of the
-// deadline before ctx's own timer fires.
-func isOver(ctx context.Context) bool {
-	deadline, limited := ctx.Deadline()
-	return ctx.Err() != nil || limited && time.Until(deadline) <= 0
 }

@@ -80,6 +80,7 @@ type LockView struct {
 // are holders whose lease records Look has not read before, and one more if rows are missing.
 func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	c.past.settle()
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, Attempt(c.LeaseRecord.Lease))
 	defer cancel()
 	began := c.Clock.Now()
@@ -93,7 +94,9 @@ func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	if beside != nil && !beside.At.IsZero() {
 		c.Queue.Learns(beside)
 	}
-	c.preference.looked(began, err)
+	if err == nil || !IsOver(caller) { // a poll that its caller has ended says nothing about the database
+		c.preference.looked(began, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}
@@ -137,4 +140,11 @@ func (c *Candidate) try(ctx context.Context, step func(context.Context) error) e
 	ctx, cancel := context.WithTimeout(ctx, Attempt(c.LeaseRecord.Lease))
 	defer cancel()
 	return step(ctx)
+}
+
+// IsOver reports whether ctx has ended or its deadline has passed. On a busy machine, a request can fail because of the
+// deadline before ctx's own timer fires.
+func IsOver(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && time.Until(deadline) <= 0
 }

@@ -163,6 +163,31 @@ func TestACandidateThatStopsLeavesNoClaimBehind(t *testing.T) {
 	}
 }
 
+// A poll that the caller ends is no outage: the claim before it is freed.
+func TestACandidateWhosePollIsCutOffLeavesNoClaimBehind(t *testing.T) {
+	for _, ends := range []func(context.Context) (context.Context, context.CancelFunc){
+		context.WithCancel,
+		func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, lease/10)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			link := &memstore.Link{Store: &memstore.Store{}}
+			c, other := candidate("c", link, "m"), candidate("other", link.Store, "m")
+			link.Lose(nil, memstore.Once("claim"))
+			require.Error(t, c.Try(t.Context(), All, lease/3).Err)
+			ctx, stop := ends(t.Context())
+			defer stop()
+			link.Hold()
+			time.AfterFunc(lease/10, stop)
+			require.Error(t, c.Try(ctx, All, lease/3).Err)
+			link.Mend()
+			c.Abandon()
+			require.NotNil(t, other.Try(t.Context(), All, lease/3).Term)
+		})
+	}
+}
+
 // A candidate that stops in an outage does not wait for a poll that will fail as the last one did.
 func TestACandidateThatStopsInAnOutageStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

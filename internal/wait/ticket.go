@@ -53,6 +53,7 @@ func (p *Place) write(ctx context.Context, tickets []table.Write) error {
 	}
 	leave, err := p.Config.Enter(ctx)
 	if err != nil {
+		p.Own.Beat = time.Time{}
 		return err
 	}
 	defer leave()

@@ -146,15 +146,7 @@ func TestEachWriteOfTicketsGivesItsPlaceInTheGateBack(t *testing.T) {
 // A waiter that must wait before it may write its ticket stops when its ctx ends, and does not write it: nobody would delete it.
 func TestAWaiterThatEndsBeforeItsTicketIsWrittenWritesNone(t *testing.T) {
 	inHall(t, func(h *hall) {
-		var leaves []func()
-		for {
-			ctx, cancel := context.WithTimeout(h.Context(), time.Millisecond)
-			leave, err := h.config.Enter(ctx)
-			if cancel(); err != nil {
-				break
-			}
-			leaves = append(leaves, leave)
-		}
+		leave := h.fillGate()
 		p := New(&h.config, h.table, "a")
 		seen := h.poll(&p)
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second/10)
@@ -162,12 +154,44 @@ func TestAWaiterThatEndsBeforeItsTicketIsWrittenWritesNone(t *testing.T) {
 		began := time.Now()
 		assert.ErrorIs(t, p.Attend(ctx, "nonce", seen), context.DeadlineExceeded)
 		assert.Equal(t, time.Second/10, time.Since(began))
-		for _, leave := range leaves {
-			leave()
-		}
+		leave()
 		time.Sleep(time.Minute)
 		assert.Empty(t, h.queue("a"))
 	}, func(c *options.Config) { c.Requests, c.Owner = &batch.Requests{}, "owner" })
+}
+
+// A ticket that was not written is written after the next poll, by this goroutine or by the next one of its process.
+func TestATicketThatTheGateKeptBackIsWrittenAfterTheNextPoll(t *testing.T) {
+	inHall(t, func(h *hall) {
+		p := New(&h.config, h.table, "a")
+		require.NoError(t, p.Attend(h.Context(), "nonce", h.poll(&p)))
+		p.Ticket.Key = "later"
+		leave, seen := h.fillGate(), h.poll(&p)
+		ctx, cancel := context.WithTimeout(h.Context(), time.Second/10)
+		defer cancel()
+		require.Error(t, p.Attend(ctx, "nonce", seen))
+		require.Empty(t, h.queue("a")[0].Key)
+		leave()
+		require.NoError(t, p.Attend(h.Context(), "nonce", h.poll(&p)))
+		assert.Equal(t, "later", h.queue("a")[0].Key)
+	}, func(c *options.Config) { c.Requests, c.Owner = &batch.Requests{}, "owner" })
+}
+
+// fillGate takes all places of the gate, until leave is called.
+func (h *hall) fillGate() (leave func()) {
+	var leaves []func()
+	for {
+		ctx, cancel := context.WithTimeout(h.Context(), time.Millisecond)
+		one, err := h.config.Enter(ctx)
+		if cancel(); err != nil {
+			return func() {
+				for _, one := range leaves {
+					one()
+				}
+			}
+		}
+		leaves = append(leaves, one)
+	}
 }
 
 // A release with goroutines of the process behind it puts a ticket at the end of each queue, for the next one: it needs no write of its
