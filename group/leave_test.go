@@ -94,7 +94,7 @@ func TestAStopOfAMemberThatHasGivenUpHandsNothingOver(t *testing.T) {
 			stop()
 			h.stop(ctx)
 			assert.ErrorIs(c.t, h.leave.why, spindle.ErrStopped, what)
-			assert.False(c.t, h.leave.pending || h.leave.revoke.on, what)
+			assert.False(c.t, h.leave.pending || h.leave.revoke.on || h.leave.limit.on, what)
 			assert.NotContains(c.t, p.log.String(), "msg=leaving", what)
 			assert.Equal(c.t, map[string]int{"revoking": 3}, h.states(), what)
 			assert.LessOrEqual(c.t, h.moves.releases.left(h.polls.clock), lease/50, what)
@@ -189,12 +189,14 @@ func TestAMemberThatLeavesWaitsForNoWorkThatWasLetGo(t *testing.T) {
 					c.sleep(2 * lease)
 				}
 				a.stop()
+				left := time.Now()
 				if !before {
 					c.sleep(lease / 2)
 					assert.NoError(t, a.LetGo("0"))
 				}
 				c.until(lease*4/10, what+": its slot to be released", func() bool { return len(c.view().Members) == 0 })
 				assert.NoError(t, <-a.done, what)
+				assert.Less(t, time.Since(left), lease, what)
 				assert.ErrorIs(t, a.Run(context.Background()), spindle.ErrRunning, what)
 			})
 		}

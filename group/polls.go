@@ -222,7 +222,7 @@ func (p *polls) conclude(s table.GroupSnapshot) (settled bool) {
 	if d.More && len(d.Claim) > 0 {
 		p.soon(0)
 	}
-	return d.Next == share.NoLook && !d.Awaits && len(t.facts().Wanted()) == 0
+	return d.Next == share.NoLook && !d.Awaits && len(t.facts().Wanted()) == 0 && len(t.moves.queue)+t.moves.under == 0
 }
 
 // learn remembers what a poll shows about partitions and members, in case their rows vanish. It logs what operators

@@ -153,6 +153,8 @@ func TestARequestInACrowdTakesEffectAtOnce(t *testing.T) {
 			others = append(others, otherMember(100+i, heartbeat.Add(-lease/2), heartbeat, `{"lease":"10h","plan":"other"}`)...)
 		}
 		c.operate(others...)
+		given := []table.Write{{Kind: table.Update, Name: table.PartitionName("orders", "2"), Set: []table.Cell{
+			{Column: table.ColHeartbeat}, {Column: table.ColToken, Value: table.Now}, {Column: table.ColWriter}}}}
 		require.NoError(t, a.Pause("2"))
 		for i := range 4 {
 			c.sleep(3 * lease)
@@ -169,7 +171,16 @@ func TestARequestInACrowdTakesEffectAtOnce(t *testing.T) {
 			}
 			require.NoError(t, a.SetWeight(i+2))
 			c.until(lease/50, "the weight to be written", func() bool { return c.recordOf(a).Weight == i+2 })
+			leftOut := memstore.Once("claim-partitions")
+			a.link.Refuse(func(step string) error {
+				if leftOut(step) {
+					return c.store.Commit(t.Context(), "another", given) // another process claimed and released it
+				}
+				return nil
+			})
 			require.NoError(t, a.Resume("2"))
+			c.until(lease/20, "a to have all, although its claim left 2 out", spreadOver(4, a))
+			a.link.Refuse(nil)
 			c.sleep(3 * lease)
 			for range i {
 				c.until(lease, "a look", func() bool { return a.link.Counts()["look"] > 0 })

@@ -90,7 +90,7 @@ func (m *member) run(ctx context.Context) (overdue func(), err error) {
 			var e share.Ending
 			e, err = m.serve(ctx, lease)
 			m.out = c.Clock.Now()
-			m.takeIn(ctx.Done(), c.Lease, m.idle) // joining again would free the old term's partitions for other members
+			m.takeIn(ctx.Done(), c.Lease, m.rests) // joining again would free the old term's partitions for other members
 			m.coolDown(ctx, m.fitness.CoolDown(e))
 		}
 	}
@@ -185,9 +185,18 @@ func (m *member) takeIn(over <-chan struct{}, d time.Duration, enough func() boo
 // idle reports whether all work has returned.
 func (m *member) idle() bool { return m.inventory.All.Busy() == nil }
 
+// rests reports whether there is no work left to wait for. Work that was let go, or has been canceled for a lease, no
+// longer keeps its partition.
+func (m *member) rests() bool {
+	now, lease := m.g.config.Clock.Now(), m.g.config.Lease
+	return !slices.ContainsFunc(m.inventory.All.Busy(), func(e *share.Entry) bool {
+		return !e.Busy.Let && (e.Busy.Since == elect.Instant{} || now.Ran(e.Busy.Since) < lease)
+	})
+}
+
 // awaitWork waits until all work has returned or the grace period has ended.
 func (m *member) awaitWork() error {
-	m.takeIn(m.caller.gracePeriod, never, m.idle)
+	m.takeIn(m.caller.gracePeriod, never, m.rests)
 	busy := slices.DeleteFunc(m.inventory.All.Busy(), func(e *share.Entry) bool { return e.Busy.Let }) // its partition was released
 	if len(busy) == 0 {
 		return nil

@@ -290,6 +290,7 @@ func stopped(ctx context.Context) error {
 // term that is already being given up has no work to hand over.
 func (t *term) stop(ctx context.Context) {
 	t.leave.why = stopped(ctx)
+	t.leave.limit.off() // from now on, the grace period is the limit
 	c, all := t.send.config, t.m.inventory.All
 	_, acted := all.Holds() // without WithWork, any of these may be worked on
 	if !c.Handover || !t.acts() || !(all.Works(false) || c.Work == nil && acted > 0) {

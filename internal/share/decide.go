@@ -68,7 +68,11 @@ func (f Facts) decideFree(e *Entry, x partitionView) (State, time.Duration) {
 
 func (f Facts) decideUnresolved(e *Entry, x partitionView) (State, time.Duration) {
 	wanted := f.Planned && e.Wanted() && !f.Leaving
-	switch backoff := e.Backoff(f.Now); {
+	backoff := e.Suspect.left(f.Now)
+	if wanted {
+		backoff = e.Backoff(f.Now)
+	}
+	switch {
 	case !x.read:
 		return Unresolved, 0
 	case x.unreadable != nil:

@@ -36,9 +36,8 @@ func TestTheTableOfTheDecision(t *testing.T) {
 	busy := with(func(l *local) { l.e.Busy = &Assignment{} })
 	over := with(func(l *local) { l.Acting = false })
 	leaving := with(func(l *local) { l.Leaving = true })
-	waits := with(func(l *local) {
-		l.e.Suspect = Suspicion{pause: d}
-	})
+	waits := with(func(l *local) { l.e.Suspect = Suspicion{pause: d} })
+	rests := with(func(l *local) { l.e.EarlyReturn = Suspicion{pause: d} })
 	for _, c := range []struct {
 		what  string
 		state State
@@ -72,9 +71,8 @@ func TestTheTableOfTheDecision(t *testing.T) {
 		{"unresolved: not this term's", Unresolved, []partitionView{now, later, others}, []local{target, noTarget, noPlan, busy, over, leaving, waits}, Free, 0},
 		{"unresolved: this term's and a target", Unresolved, []partitionView{me}, []local{target}, Claimed, NoLook},
 		{"unresolved: a target, and can't be had now", Unresolved, []partitionView{me}, []local{busy, over}, Unresolved, NoLook},
-		{"unresolved: its back-off is not over", Unresolved, []partitionView{me}, []local{waits, with(func(l *local) {
-			l.e.Target, l.e.EarlyReturn = false, Suspicion{pause: d}
-		})}, Unresolved, d},
+		{"unresolved: its back-off is not over", Unresolved, []partitionView{me}, []local{waits, rests, with(func(l *local) { l.e = Entry{Suspect: Suspicion{pause: d}} })}, Unresolved, d},
+		{"unresolved: no target, whose work returned early", Unresolved, []partitionView{me}, []local{with(func(l *local) { l.e = Entry{EarlyReturn: Suspicion{pause: d}} })}, Reconciling, NoLook},
 		{"unresolved: no target", Unresolved, []partitionView{me}, []local{noTarget, leaving, with(func(l *local) { l.Planned, l.Leaving = false, true })}, Reconciling, NoLook},
 		{"unresolved: a target, and another's too", Unresolved, []partitionView{{read: true, own: true, wait: never}}, []local{target}, Reconciling, NoLook},
 		{"unresolved: no plan", Unresolved, []partitionView{me}, []local{noPlan}, Unresolved, awaited},
