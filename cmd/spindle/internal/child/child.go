@@ -20,8 +20,10 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
@@ -52,9 +54,14 @@ func startError(name string, err error) error {
 			hint = "no shell interprets this name; pass the program and each of its arguments separately, or use sh -c " + shellQuote(name)
 		}
 		return &terminal.Exit{Code: NotFound, Err: fmt.Errorf("%s: command not found: %s", name, hint)}
+	case slices.ContainsFunc(shortages, func(e error) bool { return errors.Is(err, e) }):
+		return fmt.Errorf("%s can't be started at the moment: %w", name, err)
 	}
 	return &terminal.Exit{Code: CannotRun, Err: fmt.Errorf("%s can't be run: %w", name, err)}
 }
+
+// shortages are errors of a start that may succeed later. ETXTBSY means that another process is writing the program.
+var shortages = []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ETXTBSY}
 
 // exists reports whether the error names a file that exists.
 func exists(err error) bool {
@@ -72,6 +79,7 @@ func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''
 type Command struct {
 	Args, Env []string
 	Apart     bool // its standard input is empty; otherwise, it is this process's
+	Aside     bool // its standard output is this process's standard error, because another program has the standard output
 	Leaving   bool // its background processes may outlive it
 	Whole     bool // its exit also kills processes that have left its group, and those that other programs have left behind meanwhile; only on Linux
 
@@ -115,6 +123,9 @@ func Start(o Command) (*Child, error) {
 	c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = o.Env, os.Stdout, os.Stderr
 	if !o.Apart {
 		c.cmd.Stdin = os.Stdin
+	}
+	if o.Aside {
+		c.cmd.Stdout = os.Stderr
 	}
 	err := ownGroup(c.cmd)
 	if c.leash.dog = o.Dog; err == nil && o.Watch != nil {

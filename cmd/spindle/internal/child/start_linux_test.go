@@ -94,6 +94,27 @@ func unable(t *testing.T) map[string]int {
 	}
 }
 
+// A program that can't be started at the moment may be tried again, unlike one that can never be run.
+func TestAProgramThatIsBeingWrittenCanBeStartedLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "program")
+	text, err := os.ReadFile("/bin/true")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, text, 0o700))
+	writer, err := os.OpenFile(path, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer writer.Close()
+	for _, dog := range []*Watchdog{nil, nobody(t, time.Hour).Watchdog} {
+		_, err = Start(Command{Args: []string{path}, Apart: true, Dog: dog})
+		require.ErrorIs(t, err, syscall.ETXTBSY)
+		var forGood *terminal.Exit
+		assert.NotErrorAs(t, err, &forGood)
+	}
+	for _, shortage := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
+		var forGood *terminal.Exit
+		assert.NotErrorAs(t, startError("program", &os.PathError{Op: "fork/exec", Path: "program", Err: shortage}), &forGood)
+	}
+}
+
 // What is said of a program that does not exist names what is missing, and a command that can be pasted as it is.
 func TestAProgramThatIsNotFoundHasAHint(t *testing.T) {
 	dir := t.TempDir()

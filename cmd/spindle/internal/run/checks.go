@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -63,7 +64,7 @@ func (c *checks) before(r *runner, h *holding, check func(context.Context, role)
 		}
 		switch {
 		case err == nil:
-		case failed+1 >= c.unhealthy:
+		case failed+1 >= c.unhealthy, errors.Is(err, errUnwatched):
 			h.put(event{what: unfit, err: fmt.Errorf("the health check failed: %w", err)})
 		default:
 			failed++

@@ -277,12 +277,15 @@ func (g *guarding) turnOff(ctx context.Context) (err error) {
 	return err
 }
 
+// errUnwatched ends a term after one health check, because nothing would deactivate the service if guard died.
+var errUnwatched = errors.New("the watchdog is already deactivating the service, or has exited")
+
 // Check implements service.
 func (g *guarding) Check(ctx context.Context, role role) error {
 	if dog := g.dog.Load(); dog != nil && role == active {
 		select {
 		case <-dog.Begun():
-			return errors.New("the watchdog is already deactivating the service, or has exited")
+			return errUnwatched
 		default:
 		}
 	}

@@ -93,6 +93,7 @@ func TestASuspensionThatCostsAProgramItsTimeIsALoss(t *testing.T) {
 			said := told(s, onLost)
 			require.Len(t, said, 1, "%v are left: %q", left, said)
 			assert.Equal(t, ended, strings.Contains(said[0], "no heartbeat was acknowledged in time"), "%v are left: %q", left, said)
+			assert.Equal(t, []string{""}, told(s, onStuck), "%v are left: it exits when it is killed", left)
 		})
 	}
 	assert.Greater(t, lost, 4)

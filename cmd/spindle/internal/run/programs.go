@@ -68,6 +68,7 @@ func (p *programs) run() error {
 type process struct {
 	Program
 	deadlines
+	killed bool      // exec has killed it, and it had a moment to exit
 	stalls time.Time // when a stopped program becomes unfit, or zero
 	runBy  time.Time // when --run-timeout ends, or zero
 	stopBy time.Time // when --stop-timeout ends, or zero
@@ -106,7 +107,7 @@ func (p *programs) begins(h *holding) {
 	p.acquired(h.Term)
 	if p.healthcheck != "" {
 		p.before(p.runner, h, func(ctx context.Context, r role) error {
-			return p.shell(ctx, p.healthcheck+" "+string(r), h.Token(), child.Command{})
+			return p.shell(ctx, p.healthcheck+" "+string(r), h.Token(), child.Command{Aside: true})
 		})
 	}
 	p.does(true, "holding %s, token %v; running %s", p.lock, h.Token(), p.args[0])
@@ -261,7 +262,7 @@ func (p *programs) look(now time.Time) event {
 	}
 	what := n.due(now)
 	switch {
-	case n.told && !now.Before(n.until) && !p.term.Held():
+	case n.killed && !now.Before(n.until) && !p.term.Held():
 		p.stuck(fmt.Errorf("%s was killed, but had not exited by the deadline of %s", p.args[0], p.lock))
 	case what != nothing:
 	case !n.stalls.IsZero() && !now.Before(n.stalls):
@@ -295,6 +296,7 @@ func (p *programs) stop(a action) {
 		p.bound(a.after)
 	case kill:
 		p.program.Kill()
+		p.program.killed = true
 	}
 }
 

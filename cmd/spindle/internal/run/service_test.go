@@ -72,6 +72,7 @@ type guardSite struct {
 	faults      sync.Mutex
 	sick        bool          // checks fail
 	hang        bool          // checks don't return
+	unwatched   bool          // checks find that the watchdog has gone
 	broken      int           // so many commands fail
 	turnOn      time.Duration // how long an activation takes
 	turnOff     time.Duration
@@ -180,7 +181,7 @@ func (s *guardSite) Deactivate(ctx context.Context) error {
 
 func (s *guardSite) Check(ctx context.Context, role role) error {
 	s.faults.Lock()
-	hang, sick, takes := s.hang, s.sick, s.checkTakes
+	hang, sick, unwatched, takes := s.hang, s.sick, s.unwatched, s.checkTakes
 	s.checks, s.checkBegan = append(s.checks, role), time.Now()
 	s.faults.Unlock()
 	defer s.set(func() { s.checkEnded = time.Now() })
@@ -190,6 +191,9 @@ func (s *guardSite) Check(ctx context.Context, role role) error {
 	if hang {
 		<-ctx.Done()
 		return ctx.Err()
+	}
+	if unwatched {
+		return errUnwatched
 	}
 	if sick {
 		return errors.New("sick")
@@ -388,6 +392,21 @@ func TestAnActiveMachineIsAsPatientWithItsHealthCheckAsItWasTold(t *testing.T) {
 		w.until("b")
 		a.end()
 		b.end()
+	})
+}
+
+// A guard whose watchdog has gone does not wait for more failures: if guard died, nothing would deactivate the service.
+func TestAGuardWithoutItsWatchdogGivesUpAtOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *guardWorld) {
+		a := w.start("a", func(g *guarding) { g.unhealthy = 100 })
+		w.until("a")
+		time.Sleep(10 * time.Second)
+		a.set(func() { a.unwatched = true })
+		began := time.Now()
+		w.gone("a")
+		assert.Less(t, time.Since(began), 2*renew)
+		a.set(func() { a.unwatched = false })
+		a.end()
 	})
 }
 
