@@ -138,11 +138,16 @@ public final class Held implements AutoCloseable {
         }
         int status = 0;
         String said;
+        boolean interrupted = Thread.interrupted(); // a channel can't be used by a thread that is interrupted
         try (connection; Connection c = new Connection()) { // the agent answers before the stream is closed
             status = c.send("POST /v1/holds/" + id + "/release");
             said = c.rest();
         } catch (IOException e) {
             said = "the agent has ended: " + e.getMessage();
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
         if (status != 200 && (late || status == 410)) {
             throw new Lost(said);

@@ -81,6 +81,7 @@ func TestTheRecipesForClientsHoldLocks(t *testing.T) {
 		"hold.sh passes on a stop":        (*recipes).stop,
 		"hold.sh is ended as it starts":   (*recipes).endStarting,
 		"a process of Java is killed":     (*recipes).killJava,
+		"a thread of Java is interrupted": (*recipes).interruptJava,
 		"hold.sh is killed":               (*recipes).killShell,
 		"both of its shells are killed":   (*recipes).killShells,
 		"and all that it started":         (*recipes).killAll,
@@ -227,6 +228,24 @@ func (r *recipes) killJava() {
 	kill(java.Cmd)
 	r.soon("the lock is free", func() bool { return len(r.holds("java")) == 0 })
 	r.hold("locks?name=java&wait=0", "true").ends(0)
+}
+
+func (r *recipes) interruptJava() {
+	source := filepath.Join(r.TempDir(), "Interrupted.java")
+	require.NoError(r, os.WriteFile(source, []byte(`
+public class Interrupted {
+    public static void main(String[] args) throws Exception {
+        try (Held held = Held.lock(args[0], java.time.Duration.ofSeconds(30))) {
+            Thread.currentThread().interrupt();
+        }
+        System.out.println("interrupted: " + Thread.currentThread().isInterrupted());
+        Thread.interrupted();
+        Thread.sleep(1_000_000);
+    }
+}
+`), 0o600))
+	r.program("java", "-XX:TieredStopAtLevel=1", "-cp", r.classes, source, "interrupted").says("interrupted: true\n")
+	assert.Empty(r, r.holds("interrupted"))
 }
 
 func (r *recipes) killAll() {

@@ -113,9 +113,9 @@ func CheckTable(table string) error {
 	return nil
 }
 
-// apiName returns a table's name in the form that Spanner's API expects, without PostgreSQL's default schema public. In
+// APIName returns a table's name in the form that Spanner's API expects, without PostgreSQL's default schema public. In
 // both dialects, no other schema can have this name.
-func apiName(table string) string {
+func APIName(table string) string {
 	if schema, name, ok := strings.Cut(table, "."); ok && strings.EqualFold(schema, "public") {
 		return name
 	}
@@ -124,7 +124,7 @@ func apiName(table string) string {
 
 // Canonical returns the canonical form of a table's name, which is the same for all spellings of the name. Spanner
 // ignores case in table names.
-func Canonical(table string) string { return strings.ToLower(apiName(table)) }
+func Canonical(table string) string { return strings.ToLower(APIName(table)) }
 
 // LeaseKey returns the key of the lease row that the lock has under the token. If token is not positive, no lease row
 // has the returned key, so a fence with such a token always fails.

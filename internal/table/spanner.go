@@ -85,7 +85,7 @@ func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) 
 		}
 	}
 	return s.snapshot(ctx, bound, keys, func(ctx context.Context, txn *spanner.ReadOnlyTransaction) *spanner.RowIterator {
-		return txn.ReadWithOptions(ctx, apiName(s.Table), keys.set(), columns, readOptions(step, keys))
+		return txn.ReadWithOptions(ctx, APIName(s.Table), keys.set(), columns, readOptions(step, keys))
 	})
 }
 
@@ -222,7 +222,7 @@ func (r *reader) rows(ctx context.Context, keys Keys, directed *sppb.DirectedRea
 	opts := readOptions(r.step, keys)
 	opts.DirectedReadOptions = directed
 	opts.LockHint = sppb.ReadRequest_LOCK_HINT_SHARED // the default, even if the client has a different setting
-	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, opts), keys)
+	return collect(r.txn.ReadWithOptions(ctx, APIName(r.Table), keys.set(), columns, opts), keys)
 }
 
 func tag(step string) string { return "spindle-" + step }
@@ -274,7 +274,7 @@ func (s Spanner) Mutations(writes []Write) []*spanner.Mutation {
 }
 
 func (s Spanner) mutation(w Write) *spanner.Mutation {
-	table := apiName(s.Table)
+	table := APIName(s.Table)
 	if w.Kind == Delete {
 		return spanner.Delete(table, spanner.Key{w.Name})
 	}

@@ -108,7 +108,7 @@ var agentMutants = slices.Concat(
 		one("a leader that is asked to stop does not step down", "TestALeaderIsAskedToStopAndToldWhy", agentFolder+"hold.go",
 			"term, leads := h.term.lock.(spindle.Term); leads {", "term, leads := h.term.lock.(spindle.Term); leads && false {"),
 		one("a lock that is acquired too late is kept", "TestALockThatIsAcquiredTooLateIsGivenBack", agentFolder+"hold.go",
-			"\t\th.term.returned <- e.done\n", "\t\tif e.what != won {\n\t\t\th.term.returned <- e.done\n\t\t}\n"),
+			"\t\th.term.returned <- done\n", "\t\tif e.what != won {\n\t\t\th.term.returned <- e.done\n\t\t}\n"),
 		mutant{"a request that is refused counts as the one that asked for the lock", "TestARefusedRequestLeavesNothing", []edit{
 			{agentFolder + "program.go", "\tif ps.holds >= ps.maxHolds {\n", "\tif bad := p.repeats(h); bad != nil {\n\t\treturn bad\n\t}\n\tif ps.holds >= ps.maxHolds {\n"},
 			{agentFolder + "program.go", "\t}\n\tif bad := p.repeats(h); bad != nil {\n\t\treturn bad\n\t}\n\tps.count(h)\n", "\t}\n\tps.count(h)\n"},

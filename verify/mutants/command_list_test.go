@@ -197,7 +197,7 @@ var (
 		one("an unfit program has done it", "TestOnlyAProgramThatSucceedsByItselfHasDoneIt", machineGo,
 			"\tcase unfit:\n\t\tm.turn.unfit = e.err\n\t\treturn m.stop", "\tcase unfit:\n\t\treturn m.stop"),
 		one("a loss that is said again and again", "TestEachLossIsToldOnce", holdingGo, " && !h.told {", " {"),
-		one("a program that outlives its lock silently", "TestAProgramThatOutlivesItsLockIsToldOnce", execProgramGo, "case n.told && !now.Before(n.until) && !p.term.Held():", "case false:"),
+		one("a program that outlives its lock silently", "TestAProgramThatOutlivesItsLockIsToldOnce", execProgramGo, "case n.killed && !now.Before(n.until) && !p.term.Held():", "case false:"),
 		one("a request counts in the next turn", "TestOfTwoEventsAtTheSameInstantEitherMayComeFirst", machineGo,
 			"m.phase, m.turn = waiting, turn{}", "m.phase, m.turn = waiting, turn{yielding: yielding{by: m.turn.by}}"),
 		one("the second watchdog is not replaced", "TestAProgramHasAnotherWatchdogOrEnds", execProgramGo,

@@ -54,7 +54,7 @@ var groupMutants = []mutant{
 	one("leaving before all work has returned", "work first", groupTermGo,
 		"t.lease.Context().Err() != nil && !t.m.inventory.All.Works(false)\n", "t.lease.Context().Err() != nil\n"),
 	one("next term before the work has returned", "work first", groupRunGo,
-		"\t\t\tm.takeIn(ctx.Done(), c.Lease, m.idle)", "\t\t\t"),
+		"\t\t\tm.takeIn(ctx.Done(), c.Lease, m.rests)", "\t\t\t"),
 	{"work on a partition whose last work has not returned", "one work", []edit{
 		{decideGo, "!e.Wanted() || e.Busy != nil || !f.Acting", "!e.Wanted() || !f.Acting"},
 		{sharePollGo, "e.State == Free && e.Busy == nil {", "e.State == Free {"},

@@ -10,7 +10,7 @@ import { ask } from './question.js';
 const answerLimit = 35_000;
 
 /** What passes: the agent is not there, is being replaced, or can't reach the database. */
-const passing = new Set(['unreachable', 'stopping', 'unavailable']);
+const passing = new Set(['unreachable', 'stalled', 'stopping', 'unavailable']);
 
 /** What a term may end with. */
 const usual = new Set(['lost', 'release-unknown']);

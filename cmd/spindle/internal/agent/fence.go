@@ -45,7 +45,7 @@ func mutations(tableName string, writes ...table.Write) (all []map[string]any) {
 			columns, values = append(columns, c.Column), append(values, valueOf(c.Value))
 		}
 		kind := map[table.Kind]string{table.Insert: "insert", table.Update: "update", table.Put: "insertOrUpdate"}[w.Kind]
-		all = append(all, map[string]any{kind: map[string]any{"table": tableName, "columns": columns, "values": [][]any{values}}})
+		all = append(all, map[string]any{kind: map[string]any{"table": table.APIName(tableName), "columns": columns, "values": [][]any{values}}})
 	}
 	return all
 }

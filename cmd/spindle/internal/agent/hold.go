@@ -200,16 +200,23 @@ func (h *hold) do(a action, e event) {
 		time.AfterFunc(longestDoubt, func() { h.put(event{what: doubted}) })
 	case quit:
 		why := errUnwanted
-		if e.what == stopAsked {
+		switch e.what {
+		case stopAsked:
 			why = fmt.Errorf("%w: %s", errAsked, e.reason)
+		case stalls:
+			why = errStalled
 		}
 		h.wait.quit(why)
 	case mute:
 		close(h.term.mute)
 	case release:
 		h.lift()
-		h.change(func(s *status) { s.done = e.done })
-		h.term.returned <- e.done
+		var done bool
+		h.change(func(s *status) {
+			done = e.done && s.lost == "" // a program that was told of a loss is told that its key is not recorded
+			s.done = done
+		})
+		h.term.returned <- done
 	case discard:
 		h.term.returned <- false
 	case end:

@@ -88,6 +88,24 @@ func TestALockThatIsAcquiredTooLateIsGivenBack(t *testing.T) {
 	}
 }
 
+// A program that is told that its lock is lost is told the same when it says that its key is done. Then the key is not recorded, although
+// the agent still has the lock.
+func TestAKeyIsNotRecordedAfterItsProgramWasToldOfALoss(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		h := asks(t, newBed(t).agent, request{kind: onces, due: lock.KeyOf("k")})
+		h.put(event{what: won, lock: fixed{}})
+		if told {
+			h.put(event{what: stalls, err: errStalled})
+		}
+		for _, e := range []event{{what: asked, done: true}, {what: released}} {
+			h.put(e)
+		}
+		h.run()
+		assert.Equal(t, !told, <-h.term.returned)
+		assert.Equal(t, !told, h.status().done)
+	}
+}
+
 // A term can end before its end is reported. Its program is not told that it holds the lock.
 func TestALockWithoutTimeLeftIsNotHeld(t *testing.T) {
 	h := &hold{lines: newLines()}
@@ -448,4 +466,9 @@ func TestTheLastLineSaysWhyTheLockWasNotAcquired(t *testing.T) {
 		said, ended := h.lines.take()
 		assert.Equal(t, []any{[]line{c.want}, true}, []any{said, ended}, "%v, %v", c.quit, c.err)
 	}
+	h := asks(t, newBed(t).agent, request{kind: locks})
+	h.handle(event{what: stalls, err: errStalled})
+	h.handle(event{what: refused, err: errPlain})
+	said, _ := h.lines.take()
+	assert.Equal(t, []line{{Event: "refused", Reason: "stalled", Detail: "the reason"}}, said, "the agent does not stop")
 }
