@@ -194,7 +194,7 @@ func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
 func (p *polls) conclude(s table.GroupSnapshot) (settled bool) {
 	t, v, f := p.t, p.t.m.inventory, p.t.facts()
 	d := f.Decide(share.Judge{Snapshot: s, Own: t.own, Memory: t.m.memory})
-	if t.conduct.Since == (elect.Instant{}) && len(s.Unreadable) == 0 && t.upkeep.planning.Newer == nil {
+	if t.conduct.Since == (elect.Instant{}) && len(s.Unreadable) == 0 && t.upkeep.planning.Newer == nil && !t.upkeep.unpublished {
 		t.m.voice.problems.Clear()
 	}
 	t.conduct.Absolve(d.Taken)

@@ -274,6 +274,30 @@ func TestWhatFollowsFromAStepOfUpkeep(t *testing.T) {
 	}
 }
 
+// A plan that can't be published is no reason to poll again and again, and the problem is reported once, until a plan is published.
+func TestAPlanThatCanNotBePublishedIsTriedAgainEverMoreRarely(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(2))
+		a.link.Refuse(func(step string) error {
+			if step == "publish" {
+				return errors.New("the column is too short")
+			}
+			return nil
+		})
+		c.run(a)
+		c.sleep(3 * lease)
+		a.link.Counts()
+		c.sleep(10 * lease)
+		assert.Less(t, a.link.Counts()["look"], 70)
+		assert.Equal(t, 1, strings.Count(a.log.String(), "the column is too short"), "%s", &a.log)
+		assert.NotContains(t, a.log.String(), "can keep up")
+		a.link.Refuse(nil)
+		c.until(lease/2, "all partitions to be claimed", spreadOver(2, a))
+		c.sleep(lease)
+		assert.Equal(t, 1, strings.Count(a.log.String(), "can keep up"))
+	})
+}
+
 // A member that waits long for a partition, whose work hangs on another member, polls less and less often, however often it plans anew
 // what it has planned before.
 func TestAPartitionThatIsAwaitedForLongIsPolledRarely(t *testing.T) {

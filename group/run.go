@@ -185,12 +185,12 @@ func (m *member) takeIn(over <-chan struct{}, d time.Duration, enough func() boo
 // idle reports whether all work has returned.
 func (m *member) idle() bool { return m.inventory.All.Busy() == nil }
 
-// rests reports whether there is no work left to wait for. Work that was let go, or has been canceled for a lease, no
-// longer keeps its partition.
+// rests reports whether there is no work left to wait for. Work that was canceled a lease ago, in this term or an earlier
+// one, may never return.
 func (m *member) rests() bool {
 	now, lease := m.g.config.Clock.Now(), m.g.config.Lease
 	return !slices.ContainsFunc(m.inventory.All.Busy(), func(e *share.Entry) bool {
-		return !e.Busy.Let && (e.Busy.Since == elect.Instant{} || now.Ran(e.Busy.Since) < lease)
+		return e.Busy.Since == elect.Instant{} || now.Ran(e.Busy.Since) < lease
 	})
 }
 

@@ -56,7 +56,7 @@ func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
 	t.lease = &elect.Keeper{Term: lease, Interval: c.Heartbeat, Notify: t.notify}
 	t.send = newRequests(context.WithoutCancel(ctx), m, t.own)
 	t.moves = moves{t: t, pause: elect.Backoff{Max: c.Lease / 3}, redo: elect.Backoff{Max: c.Lease / 3}}
-	t.upkeep = upkeep{t: t, planning: plan.Planning{Setting: plan.Setting{List: m.inventory.List, Lease: c.Lease, Delay: c.InitialDelay, Slot: part.Slot, Token: t.own.Token}}}
+	t.upkeep = upkeep{t: t, republish: elect.Backoff{Max: c.Lease / 3}, planning: plan.Planning{Setting: plan.Setting{List: m.inventory.List, Lease: c.Lease, Delay: c.InitialDelay, Slot: part.Slot, Token: t.own.Token}}}
 	now := c.Clock.Now()
 	t.conduct = share.Conduct{Lease: c.Lease, Began: now, Acked: now, Trial: m.fitness.Trial}
 	t.polls.begin(t, now)

@@ -16,13 +16,15 @@ import (
 // members, marks paused partitions, sets the member's weight, and announces that the member is leaving. At most one
 // request of each kind is in progress.
 type upkeep struct {
-	t          *term
-	planning   plan.Planning
-	publishing bool
-	evicting   bool
-	marking    bool
-	turn       int // how many unmarked partitions the last attempts have left out because other members had them
-	weighing   bool
+	t           *term
+	planning    plan.Planning
+	publishing  bool
+	unpublished bool          // the last plan could not be published
+	republish   elect.Backoff // the pauses before the polls that follow
+	evicting    bool
+	marking     bool
+	turn        int // how many unmarked partitions the last attempts have left out because other members had them
+	weighing    bool
 }
 
 // plan replaces u.planning, and tells the inventory which partitions are now assigned to this member.
@@ -66,6 +68,7 @@ func (u *upkeep) publish(s table.GroupSnapshot, allRead bool) {
 		return
 	}
 	next, ok := u.planning.ToPublish(s, allRead, func(i int) string { return u.t.m.inventory.All[i].Lock })
+	u.unpublished = u.unpublished && ok
 	switch {
 	case ok:
 		u.sendPlan(next)
@@ -82,10 +85,14 @@ func (u *upkeep) sendPlan(next *plan.Plan) {
 		return u.t.send.table.PublishPlan(ctx, u.t.m.g.name, seen, u.t.send.config.ID, body)
 	}, func(head table.Token, err error) {
 		u.publishing = false
+		u.unpublished = err != nil && !elect.First(err)
 		if u.ended("publish", err) {
 			u.plan(u.planning.Published(head, next))
-		} else if !elect.First(err) {
-			u.t.moves.pollAgain()
+		}
+		if u.unpublished {
+			u.t.polls.decide(u.republish.Pause(u.t.polls.clock))
+		} else {
+			u.republish.Reset()
 		}
 	})
 }
