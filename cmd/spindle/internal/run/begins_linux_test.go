@@ -38,7 +38,7 @@ func beginning(t *testing.T, answer error, command func(*database.Database) *cob
 	t.Setenv("NOTIFY_SOCKET", unit.Socket)
 	said = commandtest.Captured(t)
 	timeout := time.Minute // a refusal comes in time, however busy the machine is
-	if status.Code(answer) == codes.Unavailable {
+	if answer == nil || status.Code(answer) == codes.Unavailable {
 		timeout = time.Second / 20 // an outage lasts until then
 	}
 	c := command(&database.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: timeout})
@@ -111,4 +111,7 @@ func TestExecReapsOrphansOfAContainerWhileItWaits(t *testing.T) {
 		first = cmp.Or(first, orphan)
 		return assert.NoError(t, err) && errors.Is(syscall.Kill(first, 0), syscall.ESRCH)
 	}, 10*time.Second, time.Millisecond)
+	if !t.Failed() {
+		os.Exit(0) // exec goes on, while the test's cleanups would change what it reads
+	}
 }
