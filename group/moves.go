@@ -218,6 +218,9 @@ func (m *moves) failed(c *commit, err error) {
 	}
 }
 
+// idle reports whether no commit that claims or reconciles partitions is waiting or in progress.
+func (m *moves) idle() bool { return len(m.queue)+m.under == 0 }
+
 // pollAgain schedules a poll after a request that has changed or may have changed rows. The pause before the poll grows
 // until something succeeds.
 func (m *moves) pollAgain() { m.t.polls.decide(m.redo.Pause(m.t.polls.clock)) }

@@ -203,7 +203,7 @@ func (p *polls) conclude(s table.GroupSnapshot) (settled bool) {
 		p.soon(0)
 		return false
 	}
-	if len(d.Claim)+len(d.Reconcile) == 0 && len(t.moves.queue)+t.moves.under == 0 && !v.All.Owe() {
+	if len(d.Claim)+len(d.Reconcile) == 0 && t.moves.idle() && !v.All.Owe() {
 		t.moves.succeeded() // no failed step has to be retried
 	}
 	for _, rows := range v.Reconcile(d.Reconcile, f.Batch) {
@@ -222,7 +222,7 @@ func (p *polls) conclude(s table.GroupSnapshot) (settled bool) {
 	if d.More && len(d.Claim) > 0 {
 		p.soon(0)
 	}
-	return d.Next == share.NoLook && !d.Awaits && len(t.facts().Wanted()) == 0 && len(t.moves.queue)+t.moves.under == 0
+	return d.Next == share.NoLook && !d.Awaits && len(t.facts().Wanted()) == 0 && t.moves.idle()
 }
 
 // learn remembers what a poll shows about partitions and members, in case their rows vanish. It logs what operators

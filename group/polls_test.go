@@ -274,7 +274,7 @@ func TestWhatFollowsFromAStepOfUpkeep(t *testing.T) {
 	}
 }
 
-// A plan that can't be published is no reason to poll again and again, and the problem is reported once, until a plan is published.
+// A member that can't publish its plan polls less and less often, and logs the problem once, until it has published a plan.
 func TestAPlanThatCanNotBePublishedIsTriedAgainEverMoreRarely(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(2))

@@ -185,13 +185,10 @@ func (m *member) takeIn(over <-chan struct{}, d time.Duration, enough func() boo
 // idle reports whether all work has returned.
 func (m *member) idle() bool { return m.inventory.All.Busy() == nil }
 
-// rests reports whether there is no work left to wait for. Work that was canceled a lease ago, in this term or an earlier
-// one, may never return.
+// rests reports whether only overdue work, which may never return, has not returned.
 func (m *member) rests() bool {
-	now, lease := m.g.config.Clock.Now(), m.g.config.Lease
-	return !slices.ContainsFunc(m.inventory.All.Busy(), func(e *share.Entry) bool {
-		return e.Busy.Since == elect.Instant{} || now.Ran(e.Busy.Since) < lease
-	})
+	_, overdue := m.overdue()
+	return overdue == len(m.inventory.All.Busy())
 }
 
 // awaitWork waits until all work has returned or the grace period has ended.

@@ -249,8 +249,9 @@ export class TimeoutError extends SpindleError {
 }
 
 /**
- * The agent did not acquire the lock: `passed` (a larger key is done), `stopping` (the agent ends), `unavailable` (the
- * database can't be reached), `too-many` (locks of this agent), `refused`, or another code.
+ * The agent did not acquire the lock: `passed` (a larger key is done), `stopping` (the agent ends), `stalled` (this
+ * process did not read what the agent sent), `unavailable` (the database can't be reached), `too-many` (locks of this agent),
+ * `refused`, or another code.
  */
 export class RefusedError extends SpindleError {}
 

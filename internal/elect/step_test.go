@@ -163,7 +163,7 @@ func TestACandidateThatStopsLeavesNoClaimBehind(t *testing.T) {
 	}
 }
 
-// A poll that the caller ends is no outage: the claim before it is freed.
+// If the caller ends a poll, the candidate does not take this for an outage, and frees the claim that it made before.
 func TestACandidateWhosePollIsCutOffLeavesNoClaimBehind(t *testing.T) {
 	for _, ends := range []func(context.Context) (context.Context, context.CancelFunc){
 		context.WithCancel,

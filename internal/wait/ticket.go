@@ -52,14 +52,12 @@ func (p *Place) write(ctx context.Context, tickets []table.Write) error {
 		return nil
 	}
 	leave, err := p.Config.Enter(ctx)
-	if err != nil {
-		p.Own.Beat = time.Time{}
-		return err
+	if err == nil {
+		defer leave()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), elect.Attempt(p.Config.Lease))
+		defer cancel()
+		err = p.Table.Queue(ctx, tickets...)
 	}
-	defer leave()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), elect.Attempt(p.Config.Lease))
-	defer cancel()
-	err = p.Table.Queue(ctx, tickets...)
 	switch {
 	case errors.Is(err, table.ErrMissing): // another waiter has overtaken this one since the poll, which is not a failure
 		p.gone = true

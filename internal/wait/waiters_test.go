@@ -160,7 +160,7 @@ func TestAWaiterThatEndsBeforeItsTicketIsWrittenWritesNone(t *testing.T) {
 	}, func(c *options.Config) { c.Requests, c.Owner = &batch.Requests{}, "owner" })
 }
 
-// A ticket that was not written is written after the next poll, by this goroutine or by the next one of its process.
+// If the gate keeps a waiter from writing its ticket, the process writes the ticket after the next poll.
 func TestATicketThatTheGateKeptBackIsWrittenAfterTheNextPoll(t *testing.T) {
 	inHall(t, func(h *hall) {
 		p := New(&h.config, h.table, "a")

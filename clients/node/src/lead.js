@@ -9,7 +9,7 @@ import { ask } from './question.js';
 /** How long the agent may take to read who leads. */
 const answerLimit = 35_000;
 
-/** What passes: the agent is not there, is being replaced, or can't reach the database. */
+/** What passes: the agent is not there, is being replaced, or can't reach the database, or this process did not read for long. */
 const passing = new Set(['unreachable', 'stalled', 'stopping', 'unavailable']);
 
 /** What a term may end with. */

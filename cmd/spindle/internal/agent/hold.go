@@ -211,11 +211,8 @@ func (h *hold) do(a action, e event) {
 		close(h.term.mute)
 	case release:
 		h.lift()
-		var done bool
-		h.change(func(s *status) {
-			done = e.done && s.lost == "" // a program that was told of a loss is told that its key is not recorded
-			s.done = done
-		})
+		done := e.done && h.status().lost == "" // the agent records no key after it has reported a loss
+		h.change(func(s *status) { s.done = done })
 		h.term.returned <- done
 	case discard:
 		h.term.returned <- false

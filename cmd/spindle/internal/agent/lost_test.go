@@ -88,8 +88,8 @@ func TestALockThatIsAcquiredTooLateIsGivenBack(t *testing.T) {
 	}
 }
 
-// A program that is told that its lock is lost is told the same when it says that its key is done. Then the key is not recorded, although
-// the agent still has the lock.
+// Once the agent has reported a loss, it does not record the program's key, although it still has the lock: its answer to "done" reports the
+// same loss.
 func TestAKeyIsNotRecordedAfterItsProgramWasToldOfALoss(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		h := asks(t, newBed(t).agent, request{kind: onces, due: lock.KeyOf("k")})

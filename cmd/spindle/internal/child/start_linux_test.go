@@ -94,7 +94,8 @@ func unable(t *testing.T) map[string]int {
 	}
 }
 
-// A program that can't be started at the moment may be tried again, unlike one that can never be run.
+// If another process is writing a program, or the machine is short of something, a later start of the program can succeed. Start therefore
+// does not return the error of a program that can never be run.
 func TestAProgramThatIsBeingWrittenCanBeStartedLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "program")
 	text, err := os.ReadFile("/bin/true")
@@ -103,8 +104,8 @@ func TestAProgramThatIsBeingWrittenCanBeStartedLater(t *testing.T) {
 	writer, err := os.OpenFile(path, os.O_WRONLY, 0)
 	require.NoError(t, err)
 	defer writer.Close()
-	for _, dog := range []*Watchdog{nil, nobody(t, time.Hour).Watchdog} {
-		_, err = Start(Command{Args: []string{path}, Apart: true, Dog: dog})
+	for _, watchdog := range []*Watchdog{nil, nobody(t, time.Hour).Watchdog} {
+		_, err = Start(Command{Args: []string{path}, Apart: true, Dog: watchdog})
 		require.ErrorIs(t, err, syscall.ETXTBSY)
 		var forGood *terminal.Exit
 		assert.NotErrorAs(t, err, &forGood)
