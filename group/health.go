@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,8 +32,8 @@ type trouble struct {
 // report updates the member's standing. Between two terms, t is nil.
 func (m *member) report(t *term) {
 	var stuck *trouble
-	if first, _ := m.overdue(); first != nil {
-		stuck = &trouble{what: fmt.Sprintf("the work on partition %q has been ignoring the cancellation of its context", first.Name), since: first.Busy.Since}
+	if late := m.overdue(); late != nil {
+		stuck = &trouble{what: fmt.Sprintf("the work on partition %q has been ignoring the cancellation of its context", late[0].Name), since: late[0].Busy.Since}
 	}
 	balanced := t != nil && t.upkeep.planning.Settled() && !t.leaving() && m.inventory.All.Settled()
 	m.g.standing.set(balanced, m.trouble(t), stuck)
@@ -158,21 +159,22 @@ func (g *Group) Live(*http.Request) error {
 	return g.check(t)
 }
 
-// overdue returns the partition whose work has been overdue longest, or nil, and the number of partitions with overdue
-// work. Work is overdue if it has not returned within a lease after it was revoked.
-func (m *member) overdue() (first *share.Entry, n int) {
+// overdue returns the partitions with overdue work (see share.Entries.Overdue).
+func (m *member) overdue() share.Entries {
 	return m.inventory.All.Overdue(m.g.config.Clock.Now(), m.g.config.Lease)
 }
 
 // remind logs a warning about overdue work, because the work keeps its partition from moving. The first warning comes
-// after one lease duration, and another follows each time the wait has doubled.
+// after one lease duration, and another follows each time the wait has doubled. If several are due at the same time,
+// remind logs only the one about the work that has been overdue longest.
 func (m *member) remind() {
-	first, n := m.overdue()
-	if first == nil {
-		return
+	now, late := m.g.config.Clock.Now(), m.overdue()
+	due := slices.DeleteFunc(slices.Clone(late), func(e *share.Entry) bool { return now.Ran(e.Busy.Since) < 2*e.Busy.Reminded })
+	for _, e := range due {
+		e.Busy.Reminded = now.Ran(e.Busy.Since)
 	}
-	if waited := m.g.config.Clock.Now().Ran(first.Busy.Since); waited >= 2*first.Busy.Reminded {
-		first.Busy.Reminded = waited
-		m.voice.log.Warn("work has not returned after its context was canceled; until it returns, this member can't claim the partition again, and releases it only if LetGo is called", "partition", first.Name, "waited", waited.Round(time.Millisecond), "partitions", n)
+	if len(due) > 0 {
+		first := due[0]
+		m.voice.log.Warn("work has not returned after its context was canceled; until it returns, this member can't claim the partition again, and releases it only if LetGo is called", "partition", first.Name, "waited", first.Busy.Reminded.Round(time.Millisecond), "partitions", len(late))
 	}
 }

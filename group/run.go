@@ -187,8 +187,7 @@ func (m *member) idle() bool { return m.inventory.All.Busy() == nil }
 
 // rests reports whether only overdue work, which may never return, has not returned.
 func (m *member) rests() bool {
-	_, overdue := m.overdue()
-	return overdue == len(m.inventory.All.Busy())
+	return len(m.overdue()) == len(m.inventory.All.Busy())
 }
 
 // awaitWork waits until all work has returned or the grace period has ended.

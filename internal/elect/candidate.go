@@ -44,12 +44,12 @@ type memory struct {
 	observer   observer
 	past       past
 	preference preference
-	coolDown   Pause // the candidate leaves the locks to others
-	yielded    bool  // the cool-down also ends when another candidate holds a lock
-	rest       Pause // like coolDown, but at the owner's request
-	aborted    bool  // its last claim was aborted, and no poll has shown since whether that was wasted
-	unsure     bool  // the outcome of a claim is unknown
-	contests   int   // the number of consecutive claims lost to other candidates
+	coolDown   Pause    // the candidate leaves the locks to others
+	yielded    bool     // the cool-down also ends when another candidate holds a lock
+	rest       Pause    // like coolDown, but at the owner's request
+	aborted    bool     // its last claim was aborted, and no poll has shown since whether that was wasted
+	unsure     []string // the locks whose last claim has an unknown outcome; never changed in place, because copies of a candidate share it
+	contests   int      // the number of consecutive claims lost to other candidates
 	retry      Backoff
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
@@ -37,7 +38,7 @@ func (c claimant) claim(ctx context.Context, observed []table.Observation) (*Ter
 		sent, err := c.claimFree(ctx, claim)
 		switch {
 		case err == nil:
-			c.unsure = false
+			c.know(nil)
 			c.supersede()
 			return c.begin(running, claim.Token, sent), nil
 		case !refusedTime(err):
@@ -49,8 +50,7 @@ func (c claimant) claim(ctx context.Context, observed []table.Observation) (*Ter
 		token, err = c.on.Claim(ctx, c.ID, observed...)
 		return err
 	})
-	c.unsure = err != nil && (c.unsure || !First(err)) // the claim that was first may be an earlier one of this candidate
-	if err != nil {
+	if c.know(err); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	c.supersede()
@@ -62,6 +62,23 @@ func (c claimant) claim(ctx context.Context, observed []table.Observation) (*Ter
 		return nil, fmt.Errorf("confirm: %w", err)
 	}
 	return c.begin(running, token, sent), nil
+}
+
+// know remembers whether the outcome of a claim is unknown. If another claim was first, know changes nothing, because
+// that claim may be an earlier one of this candidate.
+func (c claimant) know(err error) {
+	if First(err) {
+		return
+	}
+	c.unsure = without(c.unsure, c.names)
+	if err != nil {
+		c.unsure = append(c.unsure, c.names...)
+	}
+}
+
+// without returns a copy of all that lacks the names.
+func without(all, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(names, name) })
 }
 
 // supersede forgets the former holders of locks that the candidate has claimed.
@@ -156,21 +173,22 @@ func (s stamp) Transact(ctx context.Context, step string, fn func(context.Contex
 //
 // If another candidate uses the same id by mistake, disown can free that candidate's claim.
 func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bool) {
-	if !c.unsure {
-		return false
-	}
 	var own []table.Observation
+	var names []string
 	rest := c.LeaseRecord.Lease / 3
 	for _, s := range seen {
-		if s.Bare() && s.Writer == c.ID {
-			own, rest = append(own, s.Observation), max(rest, s.Heartbeat.Add(c.LeaseRecord.Lease).Sub(s.At))
+		if s.Bare() && s.Writer == c.ID && slices.Contains(c.unsure, s.Name) {
+			own, names = append(own, s.Observation), append(names, s.Name)
+			rest = max(rest, s.Heartbeat.Add(c.LeaseRecord.Lease).Sub(s.At))
 		}
 	}
 	if own == nil {
 		return false
 	}
 	// If this fails, the next poll leads to another attempt.
-	c.unsure = c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) }) != nil
+	if err := c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) }); err == nil {
+		c.unsure = without(c.unsure, names)
+	}
 	c.cool(rest)
 	return true
 }
@@ -179,7 +197,7 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 // polls once, and frees the claim if it was applied. Otherwise, the claim would block the other candidates until it
 // expired.
 func (c *Candidate) Abandon() {
-	if !c.unsure || c.preference.sick { // in an outage, the owner need not wait for a poll that will fail
+	if len(c.unsure) == 0 || c.preference.sick { // in an outage, the owner need not wait for a poll that will fail
 		return
 	}
 	ctx := context.Background()

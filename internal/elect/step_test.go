@@ -229,6 +229,47 @@ func TestALateClaimIsDisownedEvenIfItPrecedesTheNextOne(t *testing.T) {
 	})
 }
 
+// A candidate disowns only locks for which it does not know what became of its claim. Another goroutine of its process competes for the
+// same slots under the same id, and may just have claimed another slot. And a slot of its own is not forgotten when it wins another one.
+func TestACandidateDisownsNoOtherLocksThanItClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		link := &memstore.Link{Store: store}
+		c, twin := candidate("c", link, "m", "n", "o"), candidate("c", store, "m", "n", "o")
+		only := func(i int) Choose { return func(seen []LockView) Decision { return Decision{Claim: seen[i : i+1]} } }
+		link.Lose(nil, memstore.Once("claim"))
+		require.Error(t, c.Try(t.Context(), only(0), lease/3).Err)
+		seen, err := twin.Look(t.Context())
+		require.NoError(t, err)
+		token, err := twin.Table.Claim(t.Context(), twin.ID, seen[1].Observation)
+		require.NoError(t, err)
+
+		term, err := c.claim(t.Context(), c.Table, seen[2])
+		require.NoError(t, err)
+		defer term.End(nil)
+		require.True(t, c.Try(t.Context(), only(2), lease/3).CoolingDown)
+		assert.Zero(t, store.Rows()["m"].Heartbeat, "it is disowned")
+		require.NoError(t, twin.Table.Confirm(t.Context(), token, twin.LeaseRecord, "n"))
+		assert.Empty(t, c.unsure)
+	})
+}
+
+// A claim that is committed so late that the rows it was based on may be out of date is disowned: nobody would confirm it.
+func TestAClaimThatIsCommittedTooLateIsDisowned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		c := candidate("c", store, "m")
+		seen, err := c.Look(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Hour + time.Second)
+		_, err = c.claim(t.Context(), c.Table, seen...)
+		require.ErrorContains(t, err, "it must be withdrawn")
+		require.False(t, store.Rows()["m"].Heartbeat.IsZero())
+		require.True(t, c.Try(t.Context(), All, lease/3).CoolingDown)
+		require.True(t, store.Rows()["m"].Heartbeat.IsZero())
+	})
+}
+
 // A poll says for how long a lock has been claimable, whether the candidate itself may claim it or not. A waiter goes by it when those
 // ahead of it do not claim.
 func TestAPollSaysForHowLongALockHasBeenClaimable(t *testing.T) {
@@ -393,7 +434,7 @@ func TestACandidateThatCompetesAgainForgetsOnlyTheRows(t *testing.T) {
 			require.Error(t, c.Try(t.Context(), All, lease/3).Err)
 		}
 		link.Refuse(nil)
-		c.contests, c.unsure, c.aborted = 7, true, true
+		c.contests, c.unsure, c.aborted = 7, []string{"m"}, true
 		c.Rest(lease)
 		c.cool(lease / 2)
 		c.past.unkept, c.past.expired, c.past.yieldFor = 5, 2, lease/3
@@ -403,7 +444,7 @@ func TestACandidateThatCompetesAgainForgetsOnlyTheRows(t *testing.T) {
 		assert.Zero(t, again.contests)
 		require.NotZero(t, before.retry)
 		assert.Zero(t, again.retry, "the first pause is short")
-		assert.Equal(t, []any{before.past, before.preference, before.coolDown, before.rest, true, true},
+		assert.Equal(t, []any{before.past, before.preference, before.coolDown, before.rest, []string{"m"}, true},
 			[]any{again.past, again.preference, again.coolDown, again.rest, again.unsure, again.aborted})
 		assert.Equal(t, []any{c.Table, c.Names, c.ID, c.LeaseRecord}, []any{again.Table, again.Names, again.ID, again.LeaseRecord})
 

@@ -71,8 +71,7 @@ func TestTheOldestProblemIsReported(t *testing.T) {
 	name, s := v.All.Oldest()
 	assert.Equal(t, []any{"001", since[0]}, []any{name, s.Since})
 	v.All[2].Busy.Since = elect.Instant{} // its context has ended with the term's, and the loop has not revoked it yet
-	first, n := v.All.Overdue(c.Now(), lease)
-	assert.Equal(t, []any{v.All[1], 2}, []any{first, n})
+	assert.Equal(t, Entries{v.All[1], v.All[0]}, v.All.Overdue(c.Now(), lease))
 	assert.True(t, v.All.Owe())
 	for _, e := range v.All {
 		e.Target = false

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -28,18 +29,16 @@ func (all Entries) Busy() (busy []*Entry) {
 	return busy
 }
 
-// Overdue returns the partition whose work has been overdue longest, and the number of partitions with overdue work.
-// Work is overdue if it has not returned within a lease after it was revoked.
-func (all Entries) Overdue(now elect.Instant, lease time.Duration) (first *Entry, n int) {
+// Overdue returns the partitions with overdue work, beginning with the work that has been overdue longest. Work is
+// overdue if it has not returned within a lease after it was revoked.
+func (all Entries) Overdue(now elect.Instant, lease time.Duration) (late Entries) {
 	for _, e := range all.Busy() {
 		if since := e.Busy.Since; since != (elect.Instant{}) && now.Ran(since) >= lease {
-			n++
-			if first == nil || now.Ran(since) > now.Ran(first.Busy.Since) {
-				first = e
-			}
+			late = append(late, e)
 		}
 	}
-	return first, n
+	slices.SortStableFunc(late, func(a, b *Entry) int { return cmp.Compare(now.Ran(b.Busy.Since), now.Ran(a.Busy.Since)) })
+	return late
 }
 
 // Holds returns two numbers: how many partitions the member owns, and how many it is acting on. The first number

@@ -46,7 +46,7 @@ func (t Table) claim(ctx context.Context, step, id string, all bool, seen []Obse
 	case err != nil:
 		return 0, nil, err
 	case at.After(seen[0].At.Add(recent)):
-		return 0, nil, fmt.Errorf("%w: the claim was committed %v after the observation", ErrChanged, at.Sub(seen[0].At))
+		return 0, nil, fmt.Errorf("the claim was committed %v after the observation, so it must be withdrawn", at.Sub(seen[0].At)) // not ErrChanged, because the lock is claimed
 	}
 	return TokenAt(at), namesOf(taken), nil
 }

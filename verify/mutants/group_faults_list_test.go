@@ -25,7 +25,7 @@ var groupFaultMutants = of("./group",
 	one("a member that works on nothing is healthy", "TestAMemberThatWorksOnNothingBecauseNothingSucceedsSaysSo", groupHealthGo,
 		"t.conduct.FailingSince(acted)", "t.conduct.FailingSince(acted+1)"),
 	one("work that hangs is said once", "TestEachTimeThatWorkHangsIsSaid", groupHealthGo,
-		"\t\tfirst.Busy.Reminded = waited\n", "\t\tfirst.Busy.Reminded = 1 << 60\n"),
+		"\t\te.Busy.Reminded = now.Ran(e.Busy.Since)\n", "\t\te.Busy.Reminded = 1 << 60\n"),
 	one("members of each list plan for themselves", "TestACanaryWithANewerListHasItsShare", planningGo,
 		"if !Present(o) || s.Unreadable[name] != nil {", "if !Present(o) || s.Unreadable[name] != nil || o.LeaseRecord.ListDigest != p.Setting.List.Digest() {"),
 )

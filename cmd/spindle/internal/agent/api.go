@@ -42,7 +42,7 @@ func (a *Agent) Handler() http.Handler {
 	mux.Handle("POST /v1/holds/{id}/stepdown", api.by(api.stepDown)) // asks the program to release its lock; in an election, the candidates are told first, which takes a third of the lease
 	mux.Handle("POST /v1/stepdown", api.by(api.stepDownAll))         // ?drain=: asks all programs of this user to release their locks, and answers when they have done so; with drain=true, the agent also refuses new holds
 	mux.Handle("POST /v1/release", api.by(api.releaseOrphan))        // ?name=&token=&hold=: releases a lock that was acquired through an agent that has since ended
-	api.readOnly(mux)
+	api.readOnly(mux, open(api.leader))
 	mux.Handle("/", open(func(r *http.Request) answer {
 		return wrong(http.StatusNotFound, "no-such-path", "this agent does not serve %s %.128s: run spindle schema agent to see the paths", r.Method, r.URL.Path)
 	}))
@@ -53,15 +53,15 @@ func (a *Agent) Handler() http.Handler {
 // ReadOnly returns the handler for probes. Their requests can neither acquire nor release a lock.
 func (a *Agent) ReadOnly() http.Handler {
 	api, mux := api{a}, http.NewServeMux()
-	api.readOnly(mux)
+	api.readOnly(mux, fewAtATime(open(api.leader))) // each request is a read of Spanner, and any process may send one
 	mux.Handle("GET /metrics", fewAtATime(open(func(r *http.Request) answer { return api.metrics(r, true) })))
 	return readsQuery(mux)
 }
 
-func (a api) readOnly(mux *http.ServeMux) {
+func (a api) readOnly(mux *http.ServeMux, leader http.Handler) {
 	mux.Handle("GET /livez", open(func(*http.Request) answer { return ok(map[string]string{"state": "alive"}) })) // 200 as long as the agent runs
 	mux.Handle("GET /v1/leading", open(a.leading))                                                                // ?name=: 200 if a program of this agent leads, otherwise 503
-	mux.Handle("GET /v1/elections", open(a.leader))                                                               // ?name=: who leads, or null
+	mux.Handle("GET /v1/elections", leader)                                                                       // ?name=: who leads, or null
 }
 
 // open returns a handler for requests that any process may send.
@@ -263,8 +263,11 @@ func (a api) stepDownAll(r *http.Request, p process) answer {
 	return ok(map[string]int{"held": len(theirs())})
 }
 
-// waitFor limits how long Spanner may take over a request that belongs to none of this agent's holds.
-const waitFor = 30 * time.Second
+// These limit how long Spanner may take over requests that belong to none of this agent's holds.
+const (
+	orphanLimit = 30 * time.Second
+	leaderLimit = 8 * time.Second // less than health.Serve allows for a response
+)
 
 // releaseOrphan releases locks that a program got from an agent that has ended. The program must know the hold's id.
 func (a api) releaseOrphan(r *http.Request, _ process) answer {
@@ -283,7 +286,7 @@ func (a api) releaseOrphan(r *http.Request, _ process) answer {
 		}
 	}
 	slow(r)
-	ctx, cancel := context.WithTimeout(r.Context(), waitFor)
+	ctx, cancel := context.WithTimeout(r.Context(), orphanLimit)
 	defer cancel()
 	began, left := a.clock.Now(), time.Duration(math.MaxInt64)
 	seen, err := a.Locks.LookAtLeases(ctx, began.Time(), names...)
@@ -354,7 +357,7 @@ func (a api) leader(r *http.Request) answer {
 		return bad
 	}
 	slow(r)
-	ctx, cancel := context.WithTimeout(r.Context(), waitFor)
+	ctx, cancel := context.WithTimeout(r.Context(), leaderLimit)
 	defer cancel()
 	readOnly := options.Option(func(c *options.Config) { c.Store = a.Locks.Store })
 	l, err := spindle.New(nil, a.TableName, name, readOnly).Leader(ctx)

@@ -43,7 +43,7 @@ func (a api) metrics(r *http.Request, names bool) answer {
 	return page{promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), r}
 }
 
-// fewAtATime limits how many requests a handler serves at a time, because each of them describes all holds.
+// fewAtATime limits how many expensive requests a handler serves at a time.
 func fewAtATime(h http.Handler) http.Handler {
 	const most = 4
 	places := make(chan struct{}, most)
@@ -53,7 +53,7 @@ func fewAtATime(h http.Handler) http.Handler {
 			defer func() { <-places }()
 			h.ServeHTTP(w, r)
 		default:
-			http.Error(w, fmt.Sprintf("the agent answers at most %d requests for its metrics at a time: try again later", most), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("the agent answers at most %d such requests at a time: try again later", most), http.StatusServiceUnavailable)
 		}
 	})
 }

@@ -321,10 +321,11 @@ func TestARequestThatSpannerDoesNotAnswerIsUnavailable(t *testing.T) {
 	for _, c := range []struct {
 		request, step string
 		status        int
+		limit         time.Duration
 	}{
-		{"GET /v1/elections?name=a%.0d%.0s", "", http.StatusServiceUnavailable},
-		{"POST /v1/release?name=a&token=%d&hold=%s", "", http.StatusServiceUnavailable},
-		{"POST /v1/release?name=a&token=%d&hold=%s", "release", http.StatusAccepted},
+		{"GET /v1/elections?name=a%.0d%.0s", "", http.StatusServiceUnavailable, 8 * time.Second}, // a probe's response may take 10 s
+		{"POST /v1/release?name=a&token=%d&hold=%s", "", http.StatusServiceUnavailable, 30 * time.Second},
+		{"POST /v1/release?name=a&token=%d&hold=%s", "release", http.StatusAccepted, 30 * time.Second},
 	} {
 		among(t, 10, func(b *bed) {
 			held := b.asks("p", "POST /v1/locks?name=a&lease=1h").reads("held")
@@ -334,7 +335,7 @@ func TestARequestThatSpannerDoesNotAnswerIsUnavailable(t *testing.T) {
 			b.link.Lose(func(step string) bool { return c.step == "" || step == c.step }, nil)
 			s := b.asks("q", fmt.Sprintf(c.request, held.Token, held.Hold))
 			assert.Empty(t, b.agent.programs.byKey["q"].begins, c.request)
-			time.Sleep(waitFor + time.Second)
+			time.Sleep(c.limit + time.Second)
 			require.True(t, happened(s.answered), c.request)
 			assert.Equal(t, c.status, s.wait(), c.request)
 			b.link.Mend()

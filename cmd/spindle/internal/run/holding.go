@@ -111,7 +111,7 @@ var errGivenUp = errors.New("given up")
 // end ends the term, if there is one, and with it the heartbeats and other background work. If the lock is still held,
 // end releases the lock or leaves it to expire. If there is no term, or if the deed is abandon, end returns an empty
 // event.
-func (r *runner) end(how deed) event {
+func (r *runner) end(how deed) (ended event) {
 	h, by := r.term, r.m.turn.by
 	if h == nil {
 		return event{}
@@ -126,6 +126,9 @@ func (r *runner) end(how deed) event {
 		h.book.Free(h.done)
 		if h.kept {
 			r.edge.over()
+		}
+		if h.told && ended.what != released {
+			r.of.probe.Lost.Inc()
 		}
 	}()
 	switch {

@@ -166,7 +166,8 @@ func TestATermThatWasNotBegunIsNotLost(t *testing.T) {
 }
 
 // Probes and metrics follow exec through its turns: it is ready exactly while its program runs under the lock, and each state has its
-// reason. Only heartbeats that failed count as failed, and hooks that failed are counted.
+// reason. Only heartbeats that failed count as failed, hooks that failed are counted, and a lock that could be released after all does
+// not count as lost.
 func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -194,26 +195,30 @@ func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
 		at(true, `holding job, token \d+; running work`)
 		var all atomic.Bool
 		var failed atomic.Int32
-		s.Refuse(func(step string) error {
-			if step == "heartbeat" {
-				failed.Add(1)
-			} else if !all.Load() {
-				return nil
+		fails := func() {
+			s.Refuse(func(step string) error {
+				if step == "heartbeat" {
+					failed.Add(1)
+				} else if !all.Load() {
+					return nil
+				}
+				return commandtest.Away
+			})
+			for s.exec.now().Ready {
+				time.Sleep(lease / 100)
 			}
-			return commandtest.Away
-		})
-		for s.exec.now().Ready {
-			time.Sleep(lease / 100)
+			at(false, "the lock is lost: no heartbeat was acknowledged in time")
 		}
-		at(false, "the lock is lost: no heartbeat was acknowledged in time")
+		fails()
 		assert.Positive(t, s.exec.now().Left, "not yet")
 		assert.Less(t, s.exec.now().Left, lease/2, "users are warned of the loss before")
 		all.Store(true)
 		p.exit(0)
 		time.Sleep(lease)
 		at(false, "on standby: can't compete for job: Unavailable")
+		all.Store(false)
 		s.Refuse(nil)
-		s.running()
+		p = s.running()
 		at(true, `holding job, token \d+; running work`)
 		s.Lose(func(step string) bool { // what is not answered has failed, too
 			if step == "heartbeat" {
@@ -225,10 +230,15 @@ func TestAProbeFollowsExecThroughItsTurns(t *testing.T) {
 		s.Mend()
 		time.Sleep(lease)
 		at(true, `holding job, token \d+; running work`)
+		fails()
+		p.exit(0) // in time, so exec can release the lock
+		s.Refuse(nil)
+		s.running()
+		at(true, `holding job, token \d+; running work`)
 		s.exec.hooks.Wait(nil)
 		answer := httptest.NewRecorder()
 		s.exec.probe.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		for _, line := range []string{"spindle_terms_begun_total{.*} 3", "spindle_terms_lost_total{.*} 1", `spindle_hook_failures_total{hook="on-lost",.*} 1`, fmt.Sprintf("spindle_heartbeat_failures_total{.*} %d", failed.Load())} {
+		for _, line := range []string{"spindle_terms_begun_total{.*} 4", "spindle_terms_lost_total{.*} 1", `spindle_hook_failures_total{hook="on-lost",.*} 2`, fmt.Sprintf("spindle_heartbeat_failures_total{.*} %d", failed.Load())} {
 			assert.Regexp(t, "(?m)^"+line+"$", answer.Body.String())
 		}
 		s.signals <- syscall.SIGTERM

@@ -182,7 +182,6 @@ func (r *reports) acquired(t *elect.Term) {
 }
 
 func (r *reports) lost(why error) {
-	r.probe.Lost.Inc()
 	r.does(false, "the lock is lost: %v", why)
 	r.hooks.Run(onLost, func() []string { return r.because(why) })
 }
