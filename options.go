@@ -72,7 +72,8 @@ func WithLease(d time.Duration) CommonOption {
 
 // WithHeartbeat sets the interval at which a holder renews its lease. The default is a third of the lease, and the
 // maximum is nine tenths of the lease. Each interval is randomly lengthened or shortened by up to 5%, except with
-// WithSharedRequests. A heartbeat that fails is retried sooner.
+// WithSharedRequests. A heartbeat that fails is retried sooner. If the interval is longer than three fifths of the
+// lease, spindle serve counts even punctual heartbeats as late.
 func WithHeartbeat(d time.Duration) CommonOption {
 	return options.Option(func(c *options.Config) { c.SetHeartbeat(d) })
 }

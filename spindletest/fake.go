@@ -34,7 +34,8 @@ type Fake struct {
 
 // NewFake returns an empty lock table for one test. When the test has finished, NewFake's cleanup reconnects every
 // process that is still cut off. In a testing/synctest bubble, the cleanup then sleeps for a minute of virtual time, so
-// that everything that uses the test's context can end.
+// that everything that uses the test's context can end. If a lock has WithHandover and a lease of more than three
+// minutes, it needs longer: end its context, and wait for Run, before the test ends.
 //
 // The end of a context does not release a mutex, set or permit of package lock. Release each of them before the test
 // ends. Otherwise, the bubble reports a deadlock.

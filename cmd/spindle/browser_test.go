@@ -301,19 +301,23 @@ func TestBrowserCommandsAreQuoted(t *testing.T) {
 // TestBrowserSaysWhenTheDatabaseOrTheServerIsAway, and continues when it is back.
 func TestBrowserSaysWhenTheDatabaseOrTheServerIsAway(t *testing.T) {
 	s := show(t)
-	s.claims("job", "one", "", time.Hour)
+	job := s.claims("job", "one", "", time.Hour)
 	s.await("the lock is there", row("job"))
 	s.link.BlackHole()
 	s.await("it says that the database is away", `document.body.dataset.state === "away" && !document.getElementById("banner").hidden`)
 	assert.Regexp(t, `^The database has not answered for .* The data shown is from \d\d:\d\d:\d\d UTC\.`, read[string](s, `document.getElementById("banner").textContent`))
 	assert.True(t, read[bool](s, row("job")+` !== undefined`), "what was known is still shown")
 	assert.False(t, read[bool](s, row("job")+`.querySelector(".blind").hidden`), "and since when it is not known")
-	s.claims("new", "two", "", time.Hour)
+	other := s.claims("new", "two", "", time.Hour)
 	s.link.Mend()
 	s.await("it is back", `document.body.dataset.state === "live" && document.getElementById("banner").hidden`)
 	s.await("what is new is there", row("new"))
 
-	// And the server: another takes its place at the same address.
+	// And the server: another takes its place at the same address. It meets the locks in another order.
+	tokens := map[string]table.Token{"a": s.claims("a", "three", "", time.Hour), "job": job, "new": other}
+	s.await("the third is there", row("a"))
+	read[any](s, row("job")+`.click(), null`)
+	s.await("its panel is open", `document.querySelector("#detail h2").textContent === "job"`)
 	base, err := url.Parse(s.base)
 	require.NoError(t, err)
 	s.stop()
@@ -321,7 +325,24 @@ func TestBrowserSaysWhenTheDatabaseOrTheServerIsAway(t *testing.T) {
 	assert.Contains(t, read[string](s, `document.getElementById("banner").textContent`), "spindle serve does not answer")
 	s.serve(base.Host)
 	s.await("it is back", `document.body.dataset.state === "live"`)
-	s.await("the locks are there", row("new"))
+	ownRows := func() {
+		for name, token := range tokens {
+			s.await("the lock is in its own row", fmt.Sprintf(row(name)+`.querySelector("[data-as=token]").textContent.startsWith("%v ")`, token))
+		}
+	}
+	ownRows()
+	assert.True(t, read[bool](s, `document.getElementById("detail").hidden || document.querySelector("#detail h2").textContent === "job"`))
+
+	// And both: what was known is not shown as if it had just been read.
+	s.stop()
+	s.await("it says that the server is away", `document.body.dataset.state === "lost"`)
+	s.link.BlackHole()
+	s.serve(base.Host)
+	s.await("it says that the database is away", `document.body.dataset.state === "away"`)
+	s.await("it says that it knows nothing", `document.getElementById("empty").textContent === "The table has not been read yet."`)
+	s.link.Mend()
+	s.await("it is back", `document.body.dataset.state === "live"`)
+	ownRows()
 }
 
 // fill inserts 3,000 locks with rows as holders write them, of which each tenth has expired, and as many that were released.

@@ -100,9 +100,9 @@ func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}
-	rules, views := c.rules(), make([]LockView, len(observed))
+	views := make([]LockView, len(observed))
 	for i, o := range observed {
-		h := c.observer.history(o.Name)
+		rules, h := c.rules(o.Name), c.observer.history(o.Name)
 		h.learn(o, rules)
 		o.LeaseRecord = h.leaseRecordOf(o.Token)
 		if o.LeaseRecord != nil && o.LeaseRecord.ListDigest != "" && c.LeaseRecord.ListDigest == "" {
@@ -111,6 +111,9 @@ func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 		h.learnLeaving(o, began)
 		c.recognise(o)
 		free := h.freeIn(o, rules)
+		if o.Confirmed() && free > 0 && len(c.unsure) > 0 { // changed since the claim, which can no longer be applied
+			c.unsure = without(c.unsure, []string{o.Name})
+		}
 		views[i] = LockView{Observation: o, FreeIn: max(free, c.restsFor(o.Name)), FreeFor: max(-free, 0), NotReleased: h.notReleased(o), Last: h.last}
 	}
 	return views, nil
@@ -118,15 +121,16 @@ func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 
 // recognise notes that another candidate holds the lock, if one does.
 func (c *Candidate) recognise(o table.Observation) {
-	if o.Confirmed() && o.Token != c.past.own {
+	if own, _ := c.past.on(o.Name); o.Confirmed() && o.Token != own {
 		c.yieldedTo()
 		c.preference.see(o, c.LeaseRecord.Rank)
 	}
 }
 
-func (c *Candidate) rules() rules {
+func (c *Candidate) rules(name string) rules {
+	own, unkept := c.past.on(name)
 	return rules{lease: c.LeaseRecord.Lease, delay: c.LockDelay, reclaim: c.Reclaim, id: c.ID, rank: c.LeaseRecord.Rank,
-		own: c.past.own, unkept: c.past.unkept, yieldFor: c.past.yieldFor}
+		own: own, unkept: unkept, yieldFor: c.past.yieldFor}
 }
 
 // Attempt returns the time limit for one attempt at a step that no held lease depends on, such as a claim. The limit is

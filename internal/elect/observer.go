@@ -25,13 +25,13 @@ func (b *observer) observe(ctx context.Context, on table.Table, c *Candidate) ([
 		return nil, err
 	}
 	if slices.ContainsFunc(observed, b.unfamiliar) {
-		b.learn(observed, c.rules())
+		b.learn(observed, c)
 		if observed, err = on.Inspect(ctx, observed...); err != nil {
 			return nil, err
 		}
 	}
 	if slices.ContainsFunc(observed, b.incomplete) {
-		b.learn(observed, c.rules())
+		b.learn(observed, c)
 		return on.LookAtLeases(ctx, observed[0].At, c.Names...)
 	}
 	return observed, nil
@@ -63,10 +63,10 @@ func (b *observer) unfamiliar(o table.Observation) bool {
 // incomplete reports whether a lock has no row, or is held without a lease row. Orphan leases may then show the holder.
 func (b *observer) incomplete(o table.Observation) bool { return !o.Exists || b.unfamiliar(o) }
 
-func (b *observer) learn(observed []table.Observation, r rules) {
+func (b *observer) learn(observed []table.Observation, c *Candidate) {
 	for _, o := range observed {
 		if o.Exists { // a missing row is learned together with its orphan leases, which are read next
-			b.history(o.Name).learn(o, r)
+			b.history(o.Name).learn(o, c.rules(o.Name))
 		}
 	}
 }

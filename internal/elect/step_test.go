@@ -254,6 +254,48 @@ func TestACandidateDisownsNoOtherLocksThanItClaimed(t *testing.T) {
 	})
 }
 
+// Two terms of different locks can have the same token, because each row has commit timestamps of its own. The token of a candidate's
+// last term on one slot says nothing about another slot: it would claim that slot from its holder.
+func TestTheTokenOfALastTermCountsOnlyForItsLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		c := candidate("c", store, "m", "n")
+		term, err := func() (*Term, error) {
+			seen, err := c.Look(t.Context())
+			require.NoError(t, err)
+			return c.claim(t.Context(), c.Table, seen[0])
+		}()
+		require.NoError(t, err)
+		term.End(ErrExpired)
+		other := candidate("other", store, "n").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, other)
+		c.past.own, c.past.unkept = other.Token(), other.Token()
+		seen, err := c.Look(t.Context())
+		require.NoError(t, err)
+		assert.InDelta(t, lease.Seconds(), seen[1].FreeIn.Seconds(), 0.001, "another candidate holds it")
+	})
+}
+
+// A candidate that sees another holder knows that its own claim of unknown outcome was not applied, and never will be. When it stops, it
+// sends nothing.
+func TestAClaimIsForgottenOnceAnotherCandidateHoldsTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		link := &memstore.Link{Store: store}
+		c := candidate("c", link, "m")
+		link.Lose(memstore.Once("claim"), nil)
+		require.Error(t, c.Try(t.Context(), All, lease/3).Err)
+		require.NotEmpty(t, c.unsure)
+		require.NotNil(t, candidate("other", store, "m").Try(t.Context(), All, lease/3).Term)
+		require.Nil(t, c.Try(t.Context(), All, lease/3).Term)
+		link.Refuse(func(step string) error {
+			t.Errorf("it sends %s", step)
+			return nil
+		})
+		c.Abandon()
+	})
+}
+
 // A claim that is committed so late that the rows it was based on may be out of date is disowned: nobody would confirm it.
 func TestAClaimThatIsCommittedTooLateIsDisowned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package elect
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
@@ -66,13 +67,22 @@ func (c *Candidate) restsFor(name string) time.Duration {
 // past is what a candidate remembers about its own last terms.
 type past struct {
 	own      table.Token   // the token of the last term, which has ended by the time the candidate competes again
+	names    []string      // the locks of that term; on other locks, another holder may have the same token
 	term     *Term         // the last term, until the candidate competes again
 	unkept   table.Token   // own, if that term expired because heartbeats failed
 	yieldFor time.Duration // how long the candidate then lets other candidates go first
 	expired  int           // how many terms expired for that reason since the last term of ten lease durations
 }
 
-func (p *past) began(t *Term) { p.own, p.term = t.token, t }
+func (p *past) began(t *Term) { p.own, p.names, p.term = t.token, t.names, t }
+
+// on returns own and unkept if the last term held the named lock, and otherwise 0.
+func (p *past) on(name string) (own, unkept table.Token) {
+	if !slices.Contains(p.names, name) {
+		return 0, 0
+	}
+	return p.own, p.unkept
+}
 
 // settle records how the last term ended. If it expired because heartbeats failed, the candidate was able to win the
 // lock but not to keep it. Such a candidate must not win again and again while others are able to keep the lock. It

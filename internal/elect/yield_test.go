@@ -18,7 +18,7 @@ func TestACandidateRestsUntilTheLastOfItsPausesIsOver(t *testing.T) {
 		random := rand.New(rand.NewPCG(uint64(seed), 5))
 		clock := &stillClock{now: Instant{Wall: 1, Mono: 1}}
 		c := candidate("me", nil, "a", "b")
-		c.Clock, c.LeaseRecord.Rank, c.past.own = clock, 3, tokenOne
+		c.Clock, c.LeaseRecord.Rank, c.past = clock, 3, past{own: tokenOne, names: []string{heldBy(tokenOne, 0, nil).Name}}
 		var now, cool, rest time.Duration // how long it has run, and until when it leaves all locks alone
 		yielded, spurned, holdOff := false, false, map[string]time.Duration{}
 		if random.IntN(2) == 0 {

@@ -16,7 +16,7 @@ import (
 type meter struct {
 	provider metric.MeterProvider // nil if the provider can't be the key of a map; the meter is then for one Watch
 
-	terms, failures            metric.Int64Counter
+	terms, failures, fenced    metric.Int64Counter
 	term, wait, gap, heartbeat metric.Float64Histogram
 	queue                      metric.Float64Histogram
 
@@ -90,6 +90,7 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 		provider:  provider,
 		standings: standings{of: map[about]*standing{}},
 		terms:     Made(api.Int64Counter("spindle.terms", metric.WithDescription("Terms that ended, by reason."))),
+		fenced:    fenced(api),
 		failures:  Made(api.Int64Counter("spindle.rpc.failures", metric.WithDescription("Requests to Spanner that failed, by step and code."))),
 		term:      histogram("spindle.term.duration", "How long the lock was held.", "s", ofWaits),
 		wait:      histogram("spindle.wait.duration", "How long the candidate waited for the lock.", "s", ofWaits),
@@ -106,7 +107,7 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 	return m
 }
 
-// fenced returns the counter of refused writes. It is created at the first refusal, because refusals are rare.
+// fenced returns the counter of refused writes.
 func fenced(api metric.Meter) metric.Int64Counter {
 	return Made(api.Int64Counter("spindle.fenced", metric.WithDescription("Writes that the fence refused.")))
 }

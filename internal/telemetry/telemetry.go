@@ -187,7 +187,16 @@ func (w *Watch) Elected(t *elect.Term) *Term {
 	w.meter.change(w, func(one *standing) { one.terms[r] = true })
 	w.record(w.meter.wait, waited)
 	w.gap(t)
+	for _, lock := range w.locks { // Prometheus can't tell a counter that appears with 1 from one that has not changed
+		w.meter.terms.Add(context.Background(), 0, lock, because(Expired))
+		w.meter.terms.Add(context.Background(), 0, lock, because(Superseded))
+		w.meter.fenced.Add(context.Background(), 0, lock)
+	}
 	return r
+}
+
+func because(why Reason) metric.AddOption {
+	return metric.WithAttributes(keyReason.String(string(why)))
 }
 
 // Over reports the end of the term. Only the first call has an effect, and only this call returns true. In a loop, the
@@ -196,9 +205,8 @@ func (t *Term) Over(why Reason) (first bool) {
 	t.once.Do(func() {
 		first = true
 		w := t.watch
-		reason := metric.WithAttributes(keyReason.String(string(why)))
 		for _, lock := range w.locks {
-			w.meter.terms.Add(context.Background(), 1, lock, reason)
+			w.meter.terms.Add(context.Background(), 1, lock, because(why))
 		}
 		w.record(w.meter.term, time.Since(t.began))
 		if why == Superseded || why == Expired {

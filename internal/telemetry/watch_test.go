@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -270,6 +271,31 @@ func TestACallThatSawAFreeSlotHasNotWaited(t *testing.T) {
 		assert.Equal(t, taken == len(seen), counted, "%d slots are taken", taken)
 		w.Close()
 	}
+}
+
+// The counters that alerts use have the value 0 from the beginning of a term. Prometheus would not count the first loss of a process as
+// an increase, because the counter would appear with 1.
+func TestTheCountersOfAlertsBeginWithTheTerm(t *testing.T) {
+	r := fleet.NewReports()
+	w := scope(r, true, "a", "b").Watch()
+	term := w.Elected(wins(t, "a", "b"))
+	counts := func() map[string]float64 {
+		counts := r.Metrics(t)
+		maps.DeleteFunc(counts, func(name string, _ float64) bool {
+			return !strings.HasPrefix(name, "terms{") && !strings.HasPrefix(name, "fenced{")
+		})
+		return counts
+	}
+	want := map[string]float64{}
+	for _, lock := range []string{"a", "b"} {
+		want["fenced{lock="+lock+"}"] = 0
+		want["terms{lock="+lock+",reason=expired}"], want["terms{lock="+lock+",reason=superseded}"] = 0, 0
+	}
+	assert.Equal(t, want, counts())
+	term.Over(telemetry.Superseded)
+	w.Elected(wins(t, "a", "b"))
+	want["terms{lock=a,reason=superseded}"], want["terms{lock=b,reason=superseded}"] = 1, 1
+	assert.Equal(t, want, counts())
 }
 
 // A trace shows the steps of an election or a handover inside its span. It also shows every call that fails, but no polls or

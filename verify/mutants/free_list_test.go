@@ -49,7 +49,7 @@ var freeMutants = slices.Concat(
 		one("the deadline of a claim by a free row counts from the reply", lostMessage, electFreeGo,
 			"\t\t\treturn sent, nil\n", "\t\t\treturn c.Clock.Now(), nil\n"),
 		one("a claim that was not acknowledged is the own last term", "TestAClaimThatWasLostIsNotTakenForTheOwn", electFreeGo,
-			"\tsent := c.Clock.Now()\n\tlate", "\tc.past.own = claim.Token\n\tsent := c.Clock.Now()\n\tlate"),
+			"\tsent := c.Clock.Now()\n\tlate", "\tc.past.own, c.past.names = claim.Token, c.names\n\tsent := c.Clock.Now()\n\tlate"),
 		one("all claims of a process have one nonce", "TestAClaimThatWasLostIsNotTakenForTheOwn", electFreeGo,
 			"p.Nonce = strconv.FormatInt(int64(c.Clock.Random(math.MaxInt64)), 36)", "_, p.Nonce = strconv.FormatInt(int64(c.Clock.Random(math.MaxInt64)), 36), c.ID"),
 		one("a heartbeat under a token whose nonce was not read", "TestAClaimThatWasLostIsNotTakenForTheOwn", electFreeGo,

@@ -114,7 +114,7 @@ var mutants = []mutant{
 	one("bare claim never superseded", "a holder again", historyGo,
 		"return o.Heartbeat.Add(r.lease).Sub(o.At) //", "return r.lease //"),
 	one("bare claim that fails never given up", "a holder again", electGo,
-		"\t\t\tc.withdraw(running, token, err)\n", "\t\t\tc.past.own = token\n"),
+		"\t\t\tc.withdraw(running, token, err)\n", "\t\t\tc.past.own, c.past.names = token, c.names\n"),
 	one("confirmation of unknown outcome believed", "one holder", electGo,
 		"\t\tcase err == nil:\n\t\t\treturn sent, nil\n", "\t\tcase !First(err):\n\t\t\treturn sent, nil\n"),
 	one("first deadline counted from the reply", "one holder", electGo,

@@ -88,7 +88,7 @@ var (
 			"return t.under(ctx, \"heartbeat\", token, names, mark(ColHeartbeat, Now))",
 			"var all []Write\n\tfor _, name := range names {\n\t\tall = append(all, mark(ColHeartbeat, Now)(LeaseRef{name, token})...)\n\t}\n\treturn t.Store.Commit(ctx, \"heartbeat\", all)"),
 		one("bare claim that fails never given up", "TestAMutexThatCanNotConfirmLeavesTheLockToOthers", electGo,
-			"\t\t\tc.withdraw(running, token, err)\n", "\t\t\tc.past.own = token\n"),
+			"\t\t\tc.withdraw(running, token, err)\n", "\t\t\tc.past.own, c.past.names = token, c.names\n"),
 		one("a set of any size", "TestALargeSetIsRefused", setGo,
 			"size > maxCommit {", "size > maxCommit<<10 {"),
 		one("a value's size before it is escaped", "TestALargeSetIsRefused", setGo,

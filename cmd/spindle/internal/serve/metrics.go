@@ -57,8 +57,8 @@ var (
 	descChanges    = describe("spindle_lock_changes_total", "Terms that have begun since this process was started.", byLock...)
 	descJeopardies = describe("spindle_lock_jeopardies_total", "Number of times that a holder sent no heartbeat for two thirds of its lease.", byLock...)
 	descDone       = describe("spindle_done_timestamp_seconds", "When work was last done under the lock (by lock.Once, or by exec with --every, --cron or --once), in seconds since 1970.", byLock...)
-	descWaiters    = describe("spindle_lock_waiters", "Processes that wait for the lock. Processes that wait for a semaphore are counted only at its first slot.", byLock...)
-	descLongest    = describe("spindle_lock_longest_wait_seconds", "Longest time that any process has waited for the lock, for locks that have waiting processes.", byLock...)
+	descWaiters    = describe("spindle_lock_waiters", "Processes that wait for the lock. Processes that wait for a semaphore are counted only at the first of its slots that has metrics.", byLock...)
+	descLongest    = describe("spindle_lock_longest_wait_seconds", "Longest time that any process has waited for the lock, for locks that have waiting processes. Processes that wait for several locks at once do not count, because another of these locks may be held.", byLock...)
 )
 
 // The partitions of a group are counted by state, so that their number does not affect the number of series.
@@ -171,8 +171,10 @@ func (all *series) ofLock(name string, k *lock, counted bool) {
 	if n := len(k.Waiters); n > 0 || !k.IsPart() {
 		all.add(descWaiters, float64(n), name)
 	}
-	if len(k.Waiters) > 0 {
-		all.add(descLongest, k.LongestWait().Seconds(), name)
+	one := k.Listing
+	one.Waiters = slices.DeleteFunc(slices.Clone(k.Waiters), func(t table.Ticket) bool { return t.Set })
+	if len(one.Waiters) > 0 {
+		all.add(descLongest, one.LongestWait().Seconds(), name)
 	}
 	if counted && !k.expected {
 		return

@@ -293,6 +293,7 @@ class Row {
       else this.element.removeAttribute("aria-expanded");
       this.fold.textContent = !parts ? "" : open ? "▾" : "▸";
     }
+    if (lock !== this.lock) this.rev = -1; // its id was another lock's at a spindle serve that was restarted since
     this.lock = lock;
     this.element.style.transform = `translateY(${top}px)`;
     this.element.setAttribute("aria-rowindex", index + 2);

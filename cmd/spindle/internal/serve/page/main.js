@@ -1,6 +1,6 @@
 // The page: events change the model, and frames draw it.
 
-import {model, now, stale, age, snapshot, old, look, away} from "./model.js";
+import {model, now, named, stale, age, snapshot, old, look, away} from "./model.js";
 import {listen} from "./stream.js";
 import {List, filters, columns} from "./list.js";
 import {Detail} from "./detail.js";
@@ -146,7 +146,9 @@ listen({
     heard = performance.now();
   },
   snapshot(f) {
+    const chosen = [detail.id, list.active, list.opened].map((id) => id === null ? id : model.locks.get(id)?.name);
     snapshot(f);
+    [detail.id, list.active, list.opened] = chosen.map((name) => name === null ? null : named(name)?.id ?? -1);
     $("where").textContent = `${model.table}${model.prefix ? " · " + model.prefix + "…" : ""} · ${model.database}`;
     document.title = model.table + " · spindle";
     redraw();

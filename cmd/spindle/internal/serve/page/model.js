@@ -46,14 +46,12 @@ function looked(at) {
 
 export function snapshot(f) {
   Object.assign(model, {database: f.database, table: f.table, prefix: f.prefix || "", released: Boolean(f.released), next: f.next});
-  const before = model.locks;
+  const before = new Map([...model.locks.values()].map((l) => [l.name, l])); // a restarted spindle serve has other ids
   model.locks = new Map();
-  for (const l of f.locks) {
-    const was = before.get(l.id);
-    put(l, was && was.name === l.name ? was : null);
-  }
+  for (const l of f.locks) put(l, before.get(l.name));
   model.rev++;
   if (f.at) looked(f.at);
+  else model.looked = model.at = 0; // it has not read the table yet
   if (f.away) away(f.away);
 }
 
