@@ -242,6 +242,8 @@ func TestAStepDownThatWaitsForWorkIsAnsweredHoweverTheTermEnds(t *testing.T) {
 					time.Sleep(later)
 					l.stalls.Store(then.name == "the end of Run")
 					then.do(l)
+					time.Sleep(fleet.Lease*7/5 - later) // a handover lasts for a third of a lease, and the work has another one
+					assert.Len(t, done, 1, "%s, %v after StepDown: in time", then.name, later)
 					time.Sleep(3 * fleet.Lease)
 					for _, call := range append(l.calls, done) {
 						if assert.Len(t, call, 1, "%s, %v after StepDown", then.name, later) {

@@ -268,12 +268,15 @@ func (l *leader) release(event) {
 // stall publishes that this process may no longer act under the lock. The lock itself is released when the work
 // returns. If the work does not return within a lease, heartbeats end and the lock expires.
 func (l *leader) stall(e event) {
+	draining := l.stop.why != nil
 	l.stop.why = e.Err
 	l.loop.lock.about.Stalled()
 	l.loop.tell(Stalled, e.At, elect.Event{Token: l.keeper.Token(), Err: e.Err})
 	l.over(e.Err, e.At)
 	l.loop.lock.runs.Fail(errOverdue)
-	l.calls.late.Reset(l.loop.config.Lease)
+	if !draining {
+		l.calls.late.Reset(l.loop.config.Lease)
+	}
 	l.remindLater()
 }
 

@@ -401,6 +401,30 @@ func TestAStopIsOverALeaseLaterWhateverWorkDoes(t *testing.T) {
 	})
 }
 
+// Work that hangs since an earlier term is none of the last term's: its partition is another member's, or free. A member that has released
+// all that it owned has nothing to report at its end.
+func TestWorkOfAnEarlierTermIsNoErrorAtTheEnd(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		hang := make(chan struct{})
+		defer close(hang)
+		a, b := c.process("a", Numbered(2)), c.process("b", Numbered(2))
+		a.linger = func(string) { <-hang }
+		c.run(a)
+		c.until(lease, "a to have all", spreadOver(2, a))
+		a.link.Cut()
+		c.mu.Lock()
+		a.dead = true // its work has had its time, and is not waited for
+		c.mu.Unlock()
+		c.run(b)
+		c.until(3*lease, "b to have all", spreadOver(2, b))
+		a.link.Mend()
+		c.until(6*lease, "a to be a member again", func() bool { return strings.Count(a.log.String(), "joined") == 2 })
+		c.sleep(lease)
+		a.stop()
+		require.NoError(t, <-a.done)
+	})
+}
+
 // A member whose announcement that it leaves fails gives the others their shares all the same, except the partitions whose work
 // has not returned.
 func TestAMemberThatCantAnnounceThatItLeavesGivesWhatItCan(t *testing.T) {

@@ -98,6 +98,26 @@ func TestAProcessThatCantJoinTriesNowAndThen(t *testing.T) {
 	}
 }
 
+// A process that stops while it joins frees the slot that it may have claimed. Otherwise, the process that replaces it takes another slot,
+// which stays in the table.
+func TestAProcessThatStopsWhileItJoinsLeavesNoClaim(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(1))
+		claimed := memstore.Once("claim")
+		lost := false
+		a.link.Lose(nil, func(step string) bool {
+			is := claimed(step)
+			lost = lost || is
+			return is
+		})
+		c.run(a)
+		c.until(lease, "a claim", func() bool { return lost })
+		a.stop()
+		<-a.done
+		assert.Zero(t, c.store.Rows()["orders/member/0000"].Heartbeat)
+	})
+}
+
 // One look that fails as a process starts costs it seconds, and not minutes, however long its lease is.
 func TestALookThatFailsOnceDelaysAProcessBySeconds(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {

@@ -3,6 +3,7 @@ package group
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -91,5 +92,22 @@ func TestOfTwoThatLeaveTogetherNeitherStaysInThePlan(t *testing.T) {
 		<-a.done
 		<-b.done
 		c.until(lease, "d to have all", spreadOver(9, d))
+	})
+}
+
+// The reply to a publication may come after a poll that has read a newer plan. The member keeps the newer one.
+func TestALateReplyToAPublicationBringsNoOlderPlanBack(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		h := c.inHand(c.process("a", Numbered(4))).settled()
+		defer h.letGo()
+		h.upkeep.sendPlan(h.upkeep.planning.Next)
+		synctest.Wait()
+		tab := table.Table{Store: c.store}
+		head, body := c.plan(tab)
+		newer, err := tab.PublishPlan(t.Context(), "orders", head, "b", body)
+		require.NoError(t, err)
+		h.upkeep.planning.Head = newer // as after a poll
+		h.reply()
+		assert.Equal(t, newer, h.upkeep.planning.Head)
 	})
 }

@@ -94,6 +94,7 @@ func (m *member) run(ctx context.Context) (overdue func(), err error) {
 			m.coolDown(ctx, m.fitness.CoolDown(e))
 		}
 	}
+	m.candidate.Abandon()
 	err = errors.Join(err, m.awaitWork())
 	m.running.Wait()
 	m.g.runs.Stop()
@@ -193,7 +194,7 @@ func (m *member) rests() bool {
 // awaitWork waits until all work has returned or the grace period has ended.
 func (m *member) awaitWork() error {
 	m.takeIn(m.caller.gracePeriod, never, m.rests)
-	busy := slices.DeleteFunc(m.inventory.All.Busy(), func(e *share.Entry) bool { return e.Busy.Let }) // its partition was released
+	busy := slices.DeleteFunc(m.inventory.All.Busy(), func(e *share.Entry) bool { return e.Busy.Let || e.Busy.Ended > 1 }) // its partition is free
 	if len(busy) == 0 {
 		return nil
 	}

@@ -86,7 +86,7 @@ func (u *upkeep) sendPlan(next *plan.Plan) {
 	}, func(head table.Token, err error) {
 		u.publishing = false
 		u.unpublished = err != nil && !elect.First(err)
-		if u.ended("publish", err) {
+		if u.ended("publish", err) && head > u.planning.Head { // a poll may have read a plan that replaced it
 			u.plan(u.planning.Published(head, next))
 		}
 		if u.unpublished {
@@ -157,6 +157,7 @@ func (u *upkeep) showPaused(members map[string]table.Observation) {
 		return
 	}
 	u.marking = true
+	asked := t.m.inventory.Look
 	ended := func(with table.LeaseRef) bool { o := members[with.Name]; return o.Exists && plan.Over(o, with.Token) }
 	some := share.Section(names, u.turn, t.send.config.Batch)
 	do(t.send, t.send.limit(), func(ctx context.Context) ([]string, error) {
@@ -167,7 +168,7 @@ func (u *upkeep) showPaused(members map[string]table.Observation) {
 			t.m.voice.problems.Note(fmt.Errorf("mark paused partitions: %w", err))
 			return
 		}
-		t.m.inventory.Mark(marked)
+		t.m.inventory.Mark(marked, asked)
 		switch {
 		case len(marked) == 0:
 			u.turn += len(some)

@@ -15,7 +15,7 @@ type Entries []*Entry
 // considers only work that was revoked.
 func (all Entries) Works(revoked bool) bool {
 	return slices.ContainsFunc(all, func(e *Entry) bool {
-		return e.Busy != nil && !e.Busy.earlier && !e.Busy.Let && (e.State == Revoking || !revoked)
+		return e.Busy != nil && e.Busy.Ended == 0 && !e.Busy.Let && (e.State == Revoking || !revoked)
 	})
 }
 

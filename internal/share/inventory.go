@@ -60,7 +60,7 @@ type Assignment struct {
 	Lost     bool          // its lease row is missing, so the partition is polled instead of being released
 	Let      bool          // the release does not wait for the work
 
-	earlier bool // it belongs to an earlier term
+	Ended int // how many terms have ended since it began
 }
 
 // Ref returns the key of the entry's lease row.
@@ -206,7 +206,7 @@ func (v *Inventory) TermEnded() {
 	for _, e := range v.All {
 		e.Target, e.Paused = false, min(e.Paused, Paused)
 		if e.Busy != nil {
-			e.Busy.earlier = true
+			e.Busy.Ended++
 		}
 	}
 }
@@ -251,10 +251,11 @@ func (v *Inventory) Unmarked() (locks []string) {
 	return locks
 }
 
-// Mark records that the table shows these partitions as paused.
-func (v *Inventory) Mark(locks []string) {
+// Mark records that the table shows these partitions as paused, if they have been free since the given poll. Otherwise,
+// a claim has replaced the mark.
+func (v *Inventory) Mark(locks []string, look int) {
 	for _, lock := range locks {
-		if e := v.byLock[lock]; e.Paused == Paused && e.Target {
+		if e := v.byLock[lock]; e.Paused == Paused && e.Target && e.State == Free && e.changed <= look {
 			e.Paused = Marked
 		}
 	}

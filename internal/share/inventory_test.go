@@ -118,13 +118,20 @@ func TestAPauseThatEndsWhileItIsMarkedHasEnded(t *testing.T) {
 		"it is resumed":    {func(v *Inventory) { v.Pause(nil) }, Running},
 		"it moves":         {func(v *Inventory) { v.Assign(nil) }, Paused},
 		"the term is over": {func(v *Inventory) { v.TermEnded() }, Paused},
+		"it is resumed, claimed and paused again": {func(v *Inventory) {
+			v.Pause(nil)
+			v.Look++
+			v.Hold(v.All[0], 5, lease)
+			v.Pause(map[string]bool{"000": true})
+			v.become(Free, v.All[0]) // it was released
+		}, Paused},
 	} {
 		v, _ := numbered(1, 1)
 		v.Pause(map[string]bool{"000": true})
-		marking := v.Unmarked()
+		marking, asked := v.Unmarked(), v.Look
 		assert.Len(t, marking, 1)
 		then.meanwhile(v)
-		v.Mark(marking)
+		v.Mark(marking, asked)
 		assert.Equal(t, then.is, v.All[0].Paused, what)
 	}
 }
@@ -154,7 +161,7 @@ func TestATermBeginsLikeTheFirst(t *testing.T) {
 	v.TermEnded()
 	first, _ := numbered(9, 1)
 	for i, e := range first.All {
-		e.Target, e.Busy, e.Paused, e.EarlyReturn = false, &Assignment{Token: 5, earlier: true}, min(Pause(i%3), Paused), early
+		e.Target, e.Busy, e.Paused, e.EarlyReturn = false, &Assignment{Token: 5, Ended: 1}, min(Pause(i%3), Paused), early
 		e.history = history{assumed: lease}
 	}
 	assert.Equal(t, first, v)

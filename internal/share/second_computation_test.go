@@ -43,7 +43,7 @@ func TestTheWorstOfAnyPartitionsIsReported(t *testing.T) {
 				e.Assigned = &Assignment{Let: r.IntN(4) == 0}
 			}
 			if e.Busy = e.Assigned; r.IntN(2) == 0 {
-				e.Busy = &Assignment{earlier: r.IntN(2) == 0, Let: r.IntN(4) == 0}
+				e.Busy = &Assignment{Ended: r.IntN(3), Let: r.IntN(4) == 0}
 			}
 			if e.Busy != nil && r.IntN(2) == 0 {
 				e.Busy.Since = at(since[e])
@@ -60,7 +60,7 @@ func TestTheWorstOfAnyPartitionsIsReported(t *testing.T) {
 		suspects := filter(v.All, func(e *Entry) bool { return e.Suspect.Err != nil })
 		busy := filter(v.All, func(e *Entry) bool { return e.Busy != nil })
 		overdue := filter(busy, func(e *Entry) bool { return e.Busy.Since != (elect.Instant{}) && since[e] >= lease })
-		works := filter(busy, func(e *Entry) bool { return !e.Busy.earlier && !e.Busy.Let })
+		works := filter(busy, func(e *Entry) bool { return e.Busy.Ended == 0 && !e.Busy.Let })
 
 		name, s := v.All.Oldest()
 		if worst := longest(suspects); worst == nil {
@@ -413,9 +413,9 @@ func TestAPauseIsWhatTheProgramWants(t *testing.T) {
 					}
 				}
 			case 2:
-				v.Mark(locks)
-				for name := range names {
-					if wants[name] && target[name] {
+				v.Mark(locks, v.Look)
+				for _, e := range v.All {
+					if name := e.Name; names[name] && wants[name] && target[name] && e.State == Free {
 						marked[name] = true
 					}
 				}

@@ -140,7 +140,7 @@ var freshMutants = slices.Concat(
 	),
 	of("./internal/share",
 		one("a pause that has ended is marked", "TestAPauseThatEndsWhileItIsMarkedHasEnded", "internal/share/inventory.go",
-			"e := v.byLock[lock]; e.Paused == Paused && e.Target {", "e := v.byLock[lock]; e.Target {"),
+			"e := v.byLock[lock]; e.Paused == Paused && e.Target &&", "e := v.byLock[lock]; e.Target &&"),
 	),
 	of("./group",
 		one("the halves of an aborted commit are sent at once", "TestAMemberWhoseCommitWasAbortedMakesRoomForOthers", "group/commits.go",
