@@ -11,7 +11,7 @@ func ReapAsInit() {}
 func endOrphans(int) (killed, left int) { return 0, 0 }
 
 // KillMarked returns false, because it can read the environment of processes only on Linux.
-func KillMarked(...string) bool { return false }
+func KillMarked(string, ...string) bool { return false }
 
 func rename(string) {}
 

@@ -1,7 +1,6 @@
 package child
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -81,8 +80,8 @@ func reap() (callOff func()) {
 }
 
 // endOrphans kills the orphans that this process has adopted. It returns how many it killed, not counting those in
-// the program's own group, which the caller has already killed. The second result is the number of orphans that belong
-// to other users, which this process can't kill.
+// the program's own group, which the caller has already killed. The second result is the number of orphans that this
+// process can't kill, for example because they belong to other users.
 func endOrphans(program int) (killed, left int) {
 	if !adopts.Load() {
 		return 0, 0
@@ -92,7 +91,7 @@ func endOrphans(program int) (killed, left int) {
 		ends := false
 		left = 0
 		orphans(func(pid, group int) { // this process then adopts their children
-			if errors.Is(syscall.Kill(pid, syscall.SIGKILL), syscall.EPERM) {
+			if syscall.Kill(pid, syscall.SIGKILL) != nil {
 				left++
 				return
 			}
@@ -113,6 +112,9 @@ func endOrphans(program int) (killed, left int) {
 // reused during a call of alive. A child in this process's own group is not treated as an orphan, because a library may
 // have started the child and be waiting for it.
 func orphans(alive func(pid, group int)) {
+	if !ours() {
+		return
+	}
 	family.Lock()
 	defer family.Unlock()
 	self, own := os.Getpid(), thisGroup()
@@ -139,9 +141,9 @@ func isWatchdog(p procfs.Proc) bool {
 }
 
 // KillMarked kills every process that was started with all of the given entries in its environment, and reports whether
-// it found any. It also kills processes that have left their group. It skips processes whose environment it may not
-// read, such as those of other users.
-func KillMarked(entries ...string) (found bool) {
+// it found any. It also kills processes that have left their group. It skips processes that have the variable except in
+// their environment, and those whose environment it may not read, such as those of other users.
+func KillMarked(except string, entries ...string) (found bool) {
 	if !ours() || len(entries) == 0 {
 		return false
 	}
@@ -150,7 +152,7 @@ func KillMarked(entries ...string) (found bool) {
 			continue
 		}
 		handle, err := os.FindProcess(p.PID) // before the marks are read, because the id could be reused before the kill
-		if err == nil && marked(p.PID, entries) {
+		if err == nil && marked(p.PID, except, entries) {
 			found = true
 			_ = handle.Kill()
 		}
@@ -159,7 +161,7 @@ func KillMarked(entries ...string) (found bool) {
 	return found
 }
 
-func marked(pid int, entries []string) bool {
+func marked(pid int, except string, entries []string) bool {
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // procfs would read only the first megabyte, and the marks are at the end
 	if err != nil {
 		return false
@@ -170,7 +172,7 @@ func marked(pid int, entries []string) bool {
 			return false
 		}
 	}
-	return true
+	return !slices.ContainsFunc(has, func(e string) bool { return strings.HasPrefix(e, except+"=") })
 }
 
 // rename changes the name that ps and top show for this process.

@@ -330,16 +330,16 @@ func TestWhatHasAllTheMarksIsKilled(t *testing.T) {
 		marked = append(marked, start(slices.Concat(before, marks)...))
 	}
 	others := map[string]*Child{}
-	for name, env := range map[string][]string{"of another term": {own, "TERM=2"}, "of a longer token": {own, "TERM=12"}, "of another variable": {own, "TERM=", "LAST_TERM=1"}, "of another lock": {own + "/1", "TERM=1"}} {
+	for name, env := range map[string][]string{"of another term": {own, "TERM=2"}, "of a longer token": {own, "TERM=12"}, "spared": {own, "TERM=1", "SPARED=1"}, "of another variable": {own, "TERM=", "LAST_TERM=1"}, "of another lock": {own + "/1", "TERM=1"}} {
 		others[name] = start(env...)
 	}
-	assert.True(t, KillMarked(marks...))
+	assert.True(t, KillMarked("SPARED", marks...))
 	for _, c := range marked {
 		ends(t, c)
 		assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())
 	}
-	assert.False(t, KillMarked(marks...), "nothing is left")
-	assert.False(t, KillMarked(), "no mark is everybody's")
+	assert.False(t, KillMarked("SPARED", marks...), "nothing is left")
+	assert.False(t, KillMarked("SPARED"), "no mark is everybody's")
 	for name, c := range others {
 		c.Signal(syscall.SIGTERM)
 		<-c.Done()

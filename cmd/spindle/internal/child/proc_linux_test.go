@@ -29,7 +29,9 @@ func init() {
 
 func TestMain(m *testing.M) {
 	if os.Getenv(role) == "elsewhere" { // in a pid namespace of its own, with the /proc of another
-		fmt.Printf("%q %v", born(os.Getpid()), onlyZombies(1<<22))
+		adopts.Store(true)
+		killed, left := endOrphans(1 << 22)
+		fmt.Printf("%q %v %d %d", born(os.Getpid()), onlyZombies(1<<22), killed, left)
 		os.Exit(0)
 	}
 	if os.Getenv(role) == "init" {
@@ -106,9 +108,9 @@ func TestAProcessWithoutItsFirstThreadIsNotGone(t *testing.T) {
 }
 
 // In the /proc of another pid namespace a process id names another process: a program would be taken for a stranger, and
-// not be killed, or for gone.
+// not be killed, or for gone. And the children of the other namespace's first process would be taken for orphans.
 func TestNothingIsKnownFromTheProcOfAnotherNamespace(t *testing.T) {
-	assert.Equal(t, `"" false`, inNamespaces(t, "elsewhere", syscall.CLONE_NEWPID))
+	assert.Equal(t, `"" false 0 0`, inNamespaces(t, "elsewhere", syscall.CLONE_NEWPID))
 	assert.NotEmpty(t, born(os.Getpid()))
 }
 

@@ -128,7 +128,7 @@ func (g *guarding) switchOff(late func(error)) error {
 const longestAttempt = 10 * time.Second
 
 // watchdogAction kills the processes that have left the program's group but still have the lock's variables in their
-// environment. This is possible only on Linux. It looks for them again until none is left, for up to a second, because
+// environment, except exec's hooks. This is possible only on Linux. It looks for them again until none is left, for up to a second, because
 // they may start others while it looks. If exec is only stopped or too slow, watchdogAction says so and does nothing
 // else, because exec may continue and still hold the lock.
 //
@@ -137,7 +137,7 @@ const longestAttempt = 10 * time.Second
 // duration, or if the release fails, watchdogAction leaves the lock to expire.
 func (x *execution) watchdogAction(a child.Act) {
 	marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}
-	left, dead, limit := child.KillMarked(marks...), a.Why == child.Dead, x.lease
+	left, dead, limit := child.KillMarked(hookVariable, marks...), a.Why == child.Dead, x.lease
 	if a.Why == child.Late {
 		x.complainOf("exec missed its deadline, so its watchdog ended the program")
 	}
@@ -151,7 +151,7 @@ func (x *execution) watchdogAction(a child.Act) {
 		if over.Err() != nil {
 			return
 		}
-		left = child.KillMarked(marks...)
+		left = child.KillMarked(hookVariable, marks...)
 	}
 	if !dead {
 		return

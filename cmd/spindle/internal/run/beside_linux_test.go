@@ -65,7 +65,7 @@ func TestAWatchdogEndsWhatIsStartedWhileItLooks(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // it starts hundreds in a second
 		_ = commandtest.Complaints(func() { x.watchdogAction(child.Act{Why: why, Gone: func() bool { return false }}) })
 		assert.Error(t, starts.Wait())
-		assert.False(t, child.KillMarked(marks...), "why=%d: something goes on", why)
+		assert.False(t, child.KillMarked("NONE", marks...), "why=%d: something goes on", why)
 	}
 }
 

@@ -112,7 +112,7 @@ type demands struct {
 
 func (d *demands) flags(f *pflag.FlagSet) {
 	f.DurationVar(&d.runTimeout, "run-timeout", 0, "end CMD if it runs for longer than this (default: never)")
-	f.DurationVar(&d.stall, "stall", 0, "end CMD if it makes no progress for this long; CMD shows progress as it would to systemd's watchdog (default: never)")
+	f.DurationVar(&d.stall, "stall", 0, "end CMD if it makes no progress for this long; CMD, as the same user, shows progress as it would to systemd's watchdog (default: never)")
 	d.checks.flags(f, "a `command` that succeeds if CMD is healthy; it gets the argument active (default: always healthy)",
 		"how many health checks in a row must fail before CMD is ended")
 }

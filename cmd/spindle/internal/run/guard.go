@@ -75,8 +75,8 @@ it waits, it exits with 0.
 
 The guards find each other through a lock file in a directory that only their
 user can write to. Guard tries $RUNTIME_DIRECTORY first. Next, it tries
-/run/spindle if it runs as root, or else $XDG_RUNTIME_DIR. Last, it tries a
-subdirectory of the temporary directory. Guards with different directories do
+/run/spindle-guard if it runs as root, or else $XDG_RUNTIME_DIR. Last, it tries
+a subdirectory of the temporary directory. Guards with different directories do
 not find each other. If no directory is suitable, guard prints a warning and
 does not wait.
 ` + reportsHelp("guard", "if the service is active here") + `
@@ -221,7 +221,7 @@ func (g *guarding) arm(t *elect.Term, deadline time.Time) (*armed, error) {
 
 // Activate implements service. The watchdog deactivates the service at the term's deadline.
 func (g *guarding) Activate(ctx context.Context, t *elect.Term) error {
-	dog, err := g.arm(t, until(t))
+	dog, err := g.arm(t, g.until(t))
 	if err != nil {
 		return err
 	}
@@ -232,15 +232,17 @@ func (g *guarding) Activate(ctx context.Context, t *elect.Term) error {
 // Extended implements service.
 func (g *guarding) Extended() {
 	if dog := g.dog.Load(); dog != nil && dog.term != nil {
-		dog.Allow(until(dog.term))
+		dog.Allow(g.until(dog.term))
 	}
 }
 
-// until returns the time at which the term is lost if no heartbeat extends it. If this process is stopped after it has
-// read the clock, the result is too early, which is safe.
-func until(t *elect.Term) time.Time {
+// until returns the time at which the watchdog must deactivate the service if no heartbeat extends the term. This is
+// slightly later than the end of the term, so that a guard that is well can do it first. It is still before the lease
+// ends (see elect.Limit). If this process is stopped after it has read the clock, the result is too early, which is
+// safe.
+func (g *guarding) until(t *elect.Term) time.Time {
 	now := time.Now()
-	return now.Add(t.Left())
+	return now.Add(t.Left() + g.lease()/200)
 }
 
 // Deactivate implements service.

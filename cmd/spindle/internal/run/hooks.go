@@ -55,7 +55,7 @@ func (h *hooks) Run(k hookKind, environment func() []string) {
 func (h *hooks) run(k hookKind, env []string, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	err := shell(ctx, h.Commands[k], child.Command{Env: env, Aside: true})
+	err := shell(ctx, h.Commands[k], child.Command{Env: append(env, hookVariable+"="+k.String()), Aside: true})
 	if err == nil {
 		return
 	}

@@ -161,13 +161,14 @@ const (
 	slotVariable  = "SPINDLE_SLOT" // its number
 
 	reasonVariable = "SPINDLE_REASON" // only for hooks
+	hookVariable   = "SPINDLE_HOOK"   // only for hooks: which one
 )
 
 // environment returns this process's environment, adapted for a program that runs under the lock. It adds the lock's
 // name, table and database, and also the token, the key and the slot's number if there are any. It removes variables
 // that set this command's own flags. A watchdog skips this (own is nil), because its parent has already removed them.
 func (x *lockCommand) environment(token table.Token) []string {
-	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, slotVariable: true, reasonVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
+	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, slotVariable: true, reasonVariable: true, hookVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
 	for _, name := range health.Variables {
 		taken[name] = true
 	}

@@ -181,7 +181,7 @@ func TestOthersSeeWhatTheFlagsOfAHolderSay(t *testing.T) {
 // What runs under a lock is told of this lock alone: not of the lock under which the command itself runs, nor how to speak to systemd
 // in its place. It gets no flags of the command, but those that say where the database is.
 func TestWhatRunsUnderALockIsToldOfThisLockAlone(t *testing.T) {
-	const others = "NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID SPINDLE_DB SPINDLE_TABLE SPINDLE_LOCK SPINDLE_TOKEN SPINDLE_KEY SPINDLE_SLOT SPINDLE_REASON"
+	const others = "NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID SPINDLE_DB SPINDLE_TABLE SPINDLE_LOCK SPINDLE_TOKEN SPINDLE_KEY SPINDLE_SLOT SPINDLE_REASON SPINDLE_HOOK"
 	const flags = "SPINDLE_NAME SPINDLE_ID SPINDLE_VALUE SPINDLE_HANDOVER SPINDLE_PRIORITY SPINDLE_ON_LOST SPINDLE_HOOK_TIMEOUT SPINDLE_HEALTH_LISTEN"
 	const kept = "SPINDLE_TIMEOUT SPINDLE_LOG_FORMAT SPINDLE_OTHER SPINDLE"
 	for _, entry := range os.Environ() {

@@ -43,7 +43,7 @@ func (g *guarding) alone(ctx context.Context) error {
 }
 
 func (g *guarding) takeLockFile() error {
-	a := account{os.Geteuid(), os.Getenv("RUNTIME_DIRECTORY"), "/run/spindle", os.Getenv("XDG_RUNTIME_DIR"), os.TempDir()}
+	a := account{os.Geteuid(), os.Getenv("RUNTIME_DIRECTORY"), "/run/spindle-guard", os.Getenv("XDG_RUNTIME_DIR"), os.TempDir()}
 	dir, err := a.folder()
 	if err != nil {
 		return err

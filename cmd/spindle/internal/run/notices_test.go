@@ -165,6 +165,28 @@ func TestATermThatWasNotBegunIsNotLost(t *testing.T) {
 	}
 }
 
+// Each outage of the database is logged while exec competes, also one that follows another if the first one ended with the lock: an
+// operator would not learn why nothing runs.
+func TestEachOutageWhileExecCompetesIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := commandtest.Captured(t)
+		s := newSite(t, &memstore.Store{}, "a", func(s *site) { s.exec.restart = true })
+		away := func(string) error { return commandtest.Away }
+		s.Refuse(away)
+		s.start()
+		for outages := 1; outages <= 3; outages++ {
+			time.Sleep(2 * lease)
+			assert.Equal(t, outages, strings.Count(said.String(), "can't compete for job"))
+			s.Refuse(nil)
+			p := s.running()
+			s.Refuse(away)
+			p.exit(0)
+		}
+		s.signals <- syscall.SIGTERM
+		s.ends()
+	})
+}
+
 // Probes and metrics follow exec through its turns: it is ready exactly while its program runs under the lock, and each state has its
 // reason. Only heartbeats that failed count as failed, hooks that failed are counted, and a lock that could be released after all does
 // not count as lost.

@@ -27,9 +27,9 @@ func reportsHelp(command, ready string) string {
 	return fmt.Sprintf(`
 --on-acquire, --on-lost and --on-stuck each set a hook. A hook is a command that
 /bin/sh runs when an event occurs. Its environment contains the variables
-above, including SPINDLE_TOKEN if the lock has been held. For --on-lost and
---on-stuck, it also contains SPINDLE_REASON. A hook's output goes to standard
-error.
+above, including SPINDLE_TOKEN if the lock has been held, and SPINDLE_HOOK, the
+name of the hook. For --on-lost and --on-stuck, it also contains SPINDLE_REASON.
+A hook's output goes to standard error.
 
 Hooks run in the background. If a hook is still running after --hook-timeout, it
 is killed with its process group. If a hook fails or is killed, %[1]s logs this

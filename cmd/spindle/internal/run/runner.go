@@ -97,6 +97,7 @@ func (r *runner) receive(e event) {
 		return
 	case e.term != nil:
 		r.term, r.began = hold(e.term, r.of.lease()/3, r.events), time.Now()
+		r.of.told.trouble = "" // the poll before the claim has succeeded
 		r.term.book, r.of.lastOwn = r.of.book(e.term), e.term.Token()
 		e.late = !r.until.IsZero() && !r.began.Before(r.until) // the context's timer may be late
 	}

@@ -68,7 +68,10 @@ func (s *services) run(ctx context.Context) {
 	s.loop()
 }
 
-func (s *services) over() { s.reports.over() }
+func (s *services) over() {
+	s.token = 0
+	s.reports.over()
+}
 
 func (s *services) competes(how deed) (pause time.Duration, until time.Time, trouble error) {
 	s.well, s.checked = true, elect.Instant{}
@@ -113,6 +116,7 @@ func (s *services) try(ctx context.Context) (elect.Step, *terminal.Exit) {
 
 // begins reports a term, and has the service checked before each of the term's heartbeats.
 func (s *services) begins(h *holding) {
+	s.token = h.Token()
 	s.say("holding the lock, token %d", h.Token())
 	s.acquired(h.Term)
 	h.Interval, h.beat = s.renew, s.service.Extended

@@ -408,10 +408,10 @@ func TestGuardTellsEachTermFromItsBeginningToItsEnd(t *testing.T) {
 	}{
 		"it is active, and stopped": {happens: func(w *guardWorld, a *guardSite) { w.until("a") }, want: `
 lock: the service is inactive
-lock: holding the lock, token N
-lock: the service is active
-lock: the service is inactive
-lock: released the lock`},
+*lock: holding the lock, token N
+*lock: the service is active
+*lock: the service is inactive
+*lock: released the lock`},
 		"it is asked for the lock": {change: func(a *guardSite) { handsOver(a.guard) }, happens: func(w *guardWorld, a *guardSite) {
 			w.until("a")
 			time.Sleep(renew)
@@ -420,15 +420,15 @@ lock: released the lock`},
 			w.until("a")
 		}, want: `
 lock: the service is inactive
-lock: holding the lock, token N
-lock: the service is active
-lock: asked to hand over the lock
-lock: the service is inactive
-lock: released the lock
-lock: holding the lock, token N
-lock: the service is active
-lock: the service is inactive
-lock: released the lock`},
+*lock: holding the lock, token N
+*lock: the service is active
+*lock: asked to hand over the lock
+*lock: the service is inactive
+*lock: released the lock
+*lock: holding the lock, token N
+*lock: the service is active
+*lock: the service is inactive
+*lock: released the lock`},
 		"the activation fails": {change: func(a *guardSite) { a.turnOn = renew }, happens: func(w *guardWorld, a *guardSite) {
 			w.until("a")
 			a.set(func() { a.broken = 1 })
@@ -437,14 +437,14 @@ lock: released the lock`},
 			time.Sleep(2 * renew)
 		}, want: `
 lock: the service is inactive
-lock: holding the lock, token N
-!lock: the service could not be activated: it does not want to
-lock: the service is inactive
-lock: released the lock
-lock: holding the lock, token N
-lock: the service is active
-lock: the service is inactive
-lock: released the lock`},
+*lock: holding the lock, token N
+!*lock: the service could not be activated: it does not want to
+*lock: the service is inactive
+*lock: released the lock
+*lock: holding the lock, token N
+*lock: the service is active
+*lock: the service is inactive
+*lock: released the lock`},
 		"the service is sick while it is active": {happens: func(w *guardWorld, a *guardSite) {
 			w.until("a")
 			a.set(func() { a.sick, a.broken = true, 2 })
@@ -454,20 +454,20 @@ lock: released the lock`},
 			w.until("a")
 		}, want: `
 lock: the service is inactive
-lock: holding the lock, token N
-lock: the service is active
-!lock: the health check failed: sick
-!lock: THE SERVICE COULD NOT BE DEACTIVATED, trying again: it does not want to
-lock: left the lock to expire
+*lock: holding the lock, token N
+*lock: the service is active
+!*lock: the health check failed: sick
+!*lock: THE SERVICE COULD NOT BE DEACTIVATED, trying again: it does not want to
+*lock: left the lock to expire
 !lock: THE SERVICE COULD NOT BE DEACTIVATED, trying again: it does not want to
 lock: the service is inactive
 !lock: not competing because the health check failed: sick
 lock: competing again because the health check succeeded
-lock: holding the lock, token N
-lock: waiting 2s because the service may still be active on the last holder's machine
-lock: the service is active
-lock: the service is inactive
-lock: released the lock`},
+*lock: holding the lock, token N
+*lock: waiting 2s because the service may still be active on the last holder's machine
+*lock: the service is active
+*lock: the service is inactive
+*lock: released the lock`},
 		"it is stopped while it checks the service, and the check fails": {change: func(a *guardSite) { a.turnOff = renew }, happens: func(w *guardWorld, a *guardSite) {
 			w.until("a")
 			a.set(func() { a.sick, a.checkTakes = true, renew/2 })
@@ -478,10 +478,10 @@ lock: released the lock`},
 			}
 		}, want: `
 lock: the service is inactive
-lock: holding the lock, token N
-lock: the service is active
-lock: the service is inactive
-lock: released the lock`},
+*lock: holding the lock, token N
+*lock: the service is active
+*lock: the service is inactive
+*lock: released the lock`},
 		"the service is sick on standby": {held: true, happens: func(w *guardWorld, a *guardSite) {
 			time.Sleep(2 * guardLease)
 			a.set(func() { a.sick = true })
@@ -509,11 +509,11 @@ waiting for lock: held by other, token N`},
 		}, want: `
 lock: the service is inactive
 waiting for lock: held by other, token N
-lock: holding the lock, token N
-lock: waiting 2s because the service may still be active on the last holder's machine
-lock: the service is active
-lock: the service is inactive
-lock: released the lock`},
+*lock: holding the lock, token N
+*lock: waiting 2s because the service may still be active on the last holder's machine
+*lock: the service is active
+*lock: the service is inactive
+*lock: released the lock`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *guardWorld) {
