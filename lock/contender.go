@@ -88,8 +88,8 @@ func (s *contender) heldByNewer(err error) bool {
 }
 
 // patience returns how long one caller keeps trying while Spanner refuses its requests.
-func (s *contender) patience() elect.Patience {
-	return elect.Patience{Clock: s.config.Clock, Lease: s.config.Lease}
+func (s *contender) patience() *elect.Patience {
+	return &elect.Patience{Clock: s.config.Clock, Lease: s.config.Lease}
 }
 
 // persist repeats a read until it succeeds, ctx ends, or another attempt would not help. If try is set, it makes only

@@ -133,12 +133,13 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 	if !try {
 		pause.Longest = loop.LongestPause(c.config.Lease)
 	}
-	wanted, err := o.wanted(ctx, key, try, &pause)
+	patience := c.patience()
+	wanted, err := o.wanted(ctx, key, try, patience, &pause)
 	if err != nil {
 		return false, unlessDone(err)
 	}
 	w := c.waiter(try, o.mutex.garbage, o.name())
-	w.Once, w.Ticket.Key = o.name(), wanted.Key
+	w.Once, w.Ticket.Key, w.patience = o.name(), wanted.Key, patience
 	w.choose = w.unlessForbidden(wanted, &pause)
 	own, err := o.mutex.lock(ctx, w)
 	switch {
@@ -153,7 +154,7 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 	}
 	err = own.do(ctx, func(ctx context.Context) error {
 		// The last holder could record the key until its lease row was deleted.
-		last, _, err := o.last(ctx, table.Strong, try)
+		last, _, err := o.last(ctx, table.Strong, try, patience)
 		if err == nil {
 			err = o.forbids(last, wanted)
 		}
@@ -201,7 +202,7 @@ func (o *Once) run(due table.Due, h *held) Run {
 func (o *Once) name() string { return o.mutex.names[0] }
 
 // wanted returns the key to be done, or an error if it must not run.
-func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *loop.Pause) (table.Due, error) {
+func (o *Once) wanted(ctx context.Context, key Key, try bool, patience *elect.Patience, pause *loop.Pause) (table.Due, error) {
 	if err := o.mutex.ready(ctx); err != nil {
 		return table.Due{}, err
 	}
@@ -211,7 +212,7 @@ func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *loop.Pause)
 	if key.err != nil {
 		return table.Due{}, o.mutex.contender.wrap("once", key.err)
 	}
-	last, now, err := o.last(ctx, table.Present, try)
+	last, now, err := o.last(ctx, table.Present, try, patience)
 	if err != nil {
 		return table.Due{}, err
 	}
@@ -248,12 +249,11 @@ func (o *Once) log() *slog.Logger {
 }
 
 // last returns the key that was done last. It repeats a failed read, unless try is set or waiting does not help.
-func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (last table.Done, now time.Time, err error) {
+func (o *Once) last(ctx context.Context, bound table.Bound, try bool, patience *elect.Patience) (last table.Done, now time.Time, err error) {
 	c := o.mutex.contender
 	w := c.about.Watch()
 	defer w.Close()
-	patience := c.patience()
-	err = c.persist(ctx, &patience, try, func(ctx context.Context) (err error) {
+	err = c.persist(ctx, patience, try, func(ctx context.Context) (err error) {
 		last, now, err = w.Table(c.table).Done(ctx, bound, o.name())
 		return err
 	})

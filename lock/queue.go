@@ -26,6 +26,10 @@ type queue struct {
 	slots map[*waiter]string   // the slot of a semaphore that each goroutine holds or is about to claim
 	nonce string               // identifies the process in its tickets
 
+	// patience is that of all goroutines that have been at the front for a mutex or a set. When their requests have
+	// succeeded, a goroutine that waited behind them does not give up at its first refusal.
+	patience *elect.Patience
+
 	// ticket is the process's ticket in the table while one goroutine hands it on to the next. Otherwise, it is empty.
 	ticket wait.OwnTicket
 }
@@ -81,6 +85,15 @@ func (q *queue) enter(ctx context.Context, try bool) (own wait.OwnTicket, front 
 		own, q.ticket = q.ticket, wait.OwnTicket{}
 	}
 	return own, front
+}
+
+// share returns the patience of the goroutines at the front of the queue. The first of them provides it. Only the
+// goroutine at the front may call share and use the result.
+func (q *queue) share(own *elect.Patience) *elect.Patience {
+	if q.patience == nil {
+		q.patience = own
+	}
+	return q.patience
 }
 
 // next gives up the front of the queue, and leaves the ticket to the goroutine that follows. If no goroutine is

@@ -172,6 +172,54 @@ func TestARefusalThatPassesDoesNotEndAWait(t *testing.T) {
 	}
 }
 
+// A refusal that passes does not end the waits of goroutines that have waited behind one that had the lock: their first request comes
+// long after they began to wait. If the refusals last, all of them end at the same time, and not one after the other. If the table is
+// missing from the beginning, nobody waits.
+func TestGoroutinesOfAProcessWaitOutARefusalTogether(t *testing.T) {
+	for name, err := range mayPass {
+		for _, lasts := range []time.Duration{time.Second, time.Hour} {
+			inVirtualTime(t, func(b *bed) {
+				p := b.process()
+				first := p.mutex("m")
+				require.NoError(b, first.Lock(b.Context()))
+				began, ended := time.Now(), make(chan error)
+				for range 5 {
+					go func() {
+						m := p.mutex("m")
+						err := m.Lock(b.Context())
+						if err == nil {
+							err = m.Unlock(b.Context())
+						}
+						ended <- err
+					}()
+				}
+				synctest.Wait()
+				spells(p, "observe", err, [2]time.Duration{0, lasts})
+				require.NoError(b, first.Unlock(b.Context()))
+				for range 5 {
+					if got := <-ended; lasts == time.Hour {
+						require.ErrorIs(b, got, err, name)
+					} else {
+						require.NoError(b, got, name)
+					}
+				}
+				assert.Less(b, time.Since(began), 15*time.Second)
+			})
+		}
+	}
+	inVirtualTime(t, func(b *bed) {
+		p, ended, began := b.process(), make(chan error), time.Now()
+		spells(p, "observe", mayPass["table"], [2]time.Duration{0, time.Hour})
+		for range 5 {
+			go func() { ended <- p.mutex("m").Lock(b.Context()) }()
+		}
+		for range 5 {
+			require.ErrorIs(b, <-ended, mayPass["table"])
+		}
+		assert.Zero(b, time.Since(began))
+	})
+}
+
 // A step that has been refused for one lease, or for 10 s if that is longer, ends the wait with the advice. Before, the
 // waiter would have waited for nothing until its ctx ends.
 func TestAStepThatIsRefusedForLongEndsAWait(t *testing.T) {
@@ -250,7 +298,7 @@ func TestHowOftenAReadIsRepeated(t *testing.T) {
 			for range 3 {
 				ctx, cancel := context.WithTimeout(b.Context(), cmp.Or(c.ends, time.Hour))
 				began := time.Now()
-				err := s.persist(ctx, &patience, c.try, func(ctx context.Context) error {
+				err := s.persist(ctx, patience, c.try, func(ctx context.Context) error {
 					if time.Since(began) >= c.passes {
 						return nil
 					}
@@ -319,7 +367,7 @@ func TestAReadThatEndsInAnOutageSaysSo(t *testing.T) {
 			}
 			return refused(codes.Unavailable)
 		})
-		_, _, err := NewOnce(nil, "locktable", "m", p.options(nil)...).last(ctx, table.Strong, false)
+		_, _, err := NewOnce(nil, "locktable", "m", p.options(nil)...).last(ctx, table.Strong, false, p.mutex("m").contender.patience())
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "refused here")
 	})

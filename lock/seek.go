@@ -67,7 +67,7 @@ func (k *seeker) seek(ctx context.Context) (*held, error) {
 // h nor an error, the caller tries again.
 func (k *seeker) settle(ctx context.Context, h *held) (*held, error) {
 	known := false
-	err := k.persist(ctx, &k.waiter.patience, k.try, func(attempt context.Context) (err error) {
+	err := k.persist(ctx, k.waiter.patience, k.try, func(attempt context.Context) (err error) {
 		if known, err = k.slots.IsKnown(attempt, k.contender.table, h.term.Names()[0]); !elect.IsOver(ctx) {
 			k.note(found{last: err})
 		}

@@ -22,7 +22,7 @@ type waiter struct {
 	also     func(seen []elect.LockView) string // describes a poll for the error; nil if there is nothing to add
 	try      bool                               // the call must not wait
 	since    elect.Instant
-	patience elect.Patience
+	patience *elect.Patience
 	found    atomic.Pointer[found] // nil at first, and while other goroutines of its process are ahead of it
 	inTable  atomic.Bool           // its process may have a ticket
 	callers  []uintptr             // the stack when the call began to wait (see caller)
@@ -157,6 +157,7 @@ func (w *waiter) lock(ctx context.Context) (*held, error) {
 		}
 		return nil, w.ended(ctx)
 	}
+	w.patience = w.queue.share(w.patience)
 	w.choose = w.InOrder(w.choose)
 	c := w.candidate(w.Queues...)
 	term, err := w.acquire(ctx, &c)
@@ -189,6 +190,9 @@ func (w *waiter) acquire(ctx context.Context, c *elect.Candidate) (*elect.Term, 
 	for ctx.Err() == nil {
 		step := c.Try(ctx, w.choose, wait.MaxPause(&w.config))
 		w.watch.Tried(step)
+		if step.Err == nil {
+			w.patience.Passed("poll")
+		}
 		if step.Term != nil {
 			w.Own = table.Ticket{} // the claim has deleted it
 			w.inTable.Store(false)
@@ -201,9 +205,6 @@ func (w *waiter) acquire(ctx context.Context, c *elect.Candidate) (*elect.Term, 
 		byNewer := w.heldByNewer(step.Err)
 		if step.Seen != nil || byNewer {
 			f.seen, f.before = step.Seen, w.Ahead()
-		}
-		if step.Err == nil {
-			w.patience.Passed("poll")
 		}
 		switch {
 		case elect.IsOver(ctx): // no failure of Spanner; the error is made below

@@ -6,8 +6,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Patience decides how long a caller keeps trying while Spanner refuses its requests (see table.Refusal). The caller
-// gives up when a step has been refused for a whole lease duration, or for 10 s if that is longer.
+// Patience decides how long a caller keeps trying while Spanner refuses its requests (see table.Refusal). Callers that
+// send requests one after the other can share it. A caller gives up when a step has been refused for a whole lease duration, or for 10 s if that is longer.
 type Patience struct {
 	Clock Clock
 	Lease time.Duration
@@ -32,12 +32,11 @@ func (p *Patience) Passed(step string) {
 // If a step is rarely tried, two refusals can be far apart, and nothing is known about the time in between. A refusal
 // therefore counts only if the next one follows within two lease durations, or within 20 s if that is longer.
 func (p *Patience) Ends(step string, err error) bool {
-	fault, first := table.FaultOf(err), !p.began
-	p.began = true
-	switch {
-	case fault.Kind == table.Lasting, fault.Kind == table.Refusal && fault.Setup && first:
+	fault := table.FaultOf(err)
+	if fault.Kind == table.Lasting || fault.Kind == table.Refusal && fault.Setup && !p.began {
 		return true
-	case fault.Kind != table.Refusal:
+	}
+	if p.began = true; fault.Kind != table.Refusal {
 		return false
 	}
 	now, limit := p.Clock.Now(), max(p.Lease, 10*time.Second)

@@ -90,6 +90,9 @@ func (p *page) noteTickets() {
 
 // note adds a waiter to the page. It returns nil if there are too many.
 func (p *page) note(w waiter) *entry {
+	if len(p.entries) >= mostTold {
+		p.forgetSilent()
+	}
 	if len(p.entries) >= mostTold || p.n.noted >= mostNoted {
 		return nil
 	}
@@ -98,6 +101,19 @@ func (p *page) note(w waiter) *entry {
 	p.n.noted++
 	return e
 }
+
+// forgetSilent removes the followers that have not asked lately, because most of them have died.
+func (p *page) forgetSilent() {
+	for w, e := range p.entries {
+		if p.isSilent(e) {
+			delete(p.entries, w)
+			p.n.noted--
+		}
+	}
+}
+
+// isSilent reports whether an entry is a follower that has not asked lately.
+func (p *page) isSilent(e *entry) bool { return p.After == nil && !p.lately(e) }
 
 func (p *page) receive(m message, b []byte, from netip.AddrPort) fate {
 	if m.flags&toHolder == 0 || m.token != p.Token {
@@ -225,7 +241,7 @@ func (p *page) free(done bool) {
 			after = p.after(ahead)
 		}
 		p.tell(w, e, message{kind: free, after: after})
-		if e.set {
+		if e.set || p.isSilent(e) {
 			continue
 		}
 		ahead = append(ahead, e.ticket)
@@ -245,13 +261,19 @@ func (p *page) free(done bool) {
 
 // inOrder returns the waiters in the order in which they should claim the lock. Followers of an elector have ranks
 // instead of tickets, and come after the waiters in the queue. Among followers of the same rank, the one with the
-// shortest round trip comes first.
+// shortest round trip comes first. Silent followers come last.
 func (p *page) inOrder() (order []waiter) {
 	for w := range p.entries {
 		order = append(order, w)
 	}
 	slices.SortFunc(order, func(a, b waiter) int {
 		x, y := p.entries[a], p.entries[b]
+		if s := p.isSilent(x); s != p.isSilent(y) {
+			if s {
+				return 1
+			}
+			return -1
+		}
 		return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(a.turn(), b.turn()), cmp.Compare(x.ticket.RoundTrip, y.ticket.RoundTrip), cmp.Compare(a.nonce, b.nonce))
 	})
 	return order

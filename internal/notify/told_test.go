@@ -142,6 +142,35 @@ func TestFollowersAreToldByRankAndSpeed(t *testing.T) {
 	})
 }
 
+// Followers that died without a word delay nobody when the lock is released, whatever their ranks, and make room for those that live.
+func TestFollowersThatDiedDelayNobody(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.process()
+		book := holder.Hold(termOf("m"))
+		for i := range uint64(mostTold) {
+			holder.hears(book[0], message{kind: waiting, seq: 1, waiter: waiter{nonce: 1 + i}, from: w.process().at})
+			if i == mostTold/2 {
+				time.Sleep(2 * interval(lease))
+			}
+		}
+		time.Sleep(2 * interval(lease))
+		e := w.process().follows(holder, 5, time.Millisecond)
+		defer e.Close()
+		time.Sleep(2 * time.Millisecond)
+		assert.Len(t, book[0].entries, 1)
+		for i := range uint64(mostRanked) {
+			holder.hears(book[0], message{kind: waiting, seq: 2, waiter: waiter{nonce: 1 + i}, from: w.process().at})
+		}
+		time.Sleep(2 * interval(lease))
+		w.sent(func(message) bool { return false })
+		book.Free(false)
+		all := w.sent(only(free))
+		require.NotEmpty(t, all)
+		assert.Equal(t, e.nonce, all[0].waiter.nonce)
+		assert.Zero(t, all[0].after)
+	})
+}
+
 // A waiter is told at the address that it announces and, only if the holder sees another one, there as well. The answer goes to the address
 // that the holder sees. A socket for IPv6 shows an IPv4 address in another form, which is no other address: all messages would be sent twice.
 func TestAWaiterIsToldAtEachOfItsAddresses(t *testing.T) {

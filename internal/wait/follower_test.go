@@ -135,6 +135,31 @@ func TestAFollowerRestsLongOnlyForALeaderThatIsAlive(t *testing.T) {
 	}
 }
 
+// A waiter whose ticket could not be written tries again as soon as without notifications. Otherwise, its ticket would expire, or not be in
+// the table for a lease.
+func TestAWaiterWhoseTicketWasNotWrittenTriesAgainSoon(t *testing.T) {
+	const pause = 200 * time.Millisecond
+	for _, written := range []bool{false, true} {
+		for _, gone := range []bool{false, true} {
+			talking(t, 10*time.Second, func(c *talk) {
+				began := time.Now()
+				c.view.Exists, c.view.At = true, began
+				p := New(&c.config, table.Table{}, "e")
+				p.Ear, p.Own, p.gone = c.config.Ear(), table.Ticket{Queue: "e", Time: 2, Nonce: "own"}, gone
+				if written {
+					p.Own.Beat = began
+				}
+				b := p.Asks()
+				b.At = began
+				p.Learns(b)
+				p.Rest(context.Background(), elect.Step{Seen: []elect.LockView{c.view}, Pause: pause, Latest: time.Hour})
+				p.Ear.Close()
+				assert.Equal(t, written && !gone, time.Since(began) > pause, "written: %v, gone: %v", written, gone)
+			})
+		}
+	}
+}
+
 // While the holder answers, the rest of a follower or a waiter ends when the lock can become free, or after a lease if that is sooner. The
 // holder's lease may be shorter than the waiter's: if the holder dies, the lock can be free before the waiter notices that no answers come.
 func TestARestEndsOnceTheLockCanBeFree(t *testing.T) {
@@ -150,7 +175,7 @@ func TestARestEndsOnceTheLockCanBeFree(t *testing.T) {
 						c.rest(step, 0)
 					} else {
 						p := New(&c.config, table.Table{}, "e")
-						p.Ear, p.Own = c.config.Ear(), table.Ticket{Queue: "e", Time: 2, Nonce: "own", Rank: 2}
+						p.Ear, p.Own = c.config.Ear(), table.Ticket{Queue: "e", Time: 2, Nonce: "own", Rank: 2, Beat: began}
 						b := p.Asks()
 						b.At = began
 						for i := range ahead + 1 {
@@ -235,7 +260,7 @@ func TestTheFirstWaiterForALongLeasePollsMoreOften(t *testing.T) {
 		70 * time.Second: 20 * time.Second, 80 * time.Second: 20 * time.Second, time.Hour: time.Hour / 4} {
 		talking(t, lease, func(c *talk) {
 			p := New(&c.config, table.Table{}, "e")
-			p.Ear, p.seen, p.Own = c.config.Ear(), nil, table.Ticket{Queue: "e", Time: 1, Nonce: "a"}
+			p.Ear, p.seen, p.Own = c.config.Ear(), nil, table.Ticket{Queue: "e", Time: 1, Nonce: "a", Beat: time.Now()}
 			began := time.Now()
 			p.Ear.Learn(notify.Seen{Locks: []notify.Lock{lockOf(c.view)}, Ticket: p.Own}, c.config.Clock.Now())
 			p.sleep(context.Background(), time.Second, 24*time.Hour)

@@ -38,12 +38,16 @@ func (s *shown) queueOf(lock int) fair.Line { return s.seen[min(lock, len(s.seen
 
 // sleep waits until the next poll is due, usually for the given pause. While all holders answer, it waits for about a
 // lease. If the lease is longer than a minute, the first waiter then waits only for a quarter of the lease, but for at
-// least 20 s. The argument latest is the time until a lock can become free, and limits these longer waits.
+// least 20 s. The argument latest is the time until a lock can become free, and limits these longer waits. If the last
+// write of a ticket failed, sleep waits only for the given pause.
 func (p *Place) sleep(ctx context.Context, pause, latest time.Duration) {
 	lease := p.Config.Lease
 	long := lease - p.Config.Clock.Random(lease/10+1)
 	if p.Ahead() == 0 && lease > time.Minute { // in case the holder answers messages, but otherwise hangs
 		long = max(lease/4, 20*time.Second)
+	}
+	if p.gone || p.Own.Nonce != "" && p.Own.Beat.IsZero() { // its ticket is not in the table, or may expire
+		long = pause
 	}
 	p.Ear.Sleep(ctx, p.Config.Clock, pause, min(long, latest))
 }

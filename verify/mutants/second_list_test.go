@@ -10,7 +10,7 @@ var secondMutants = slices.Concat(
 		one("only the innermost work is checked for a lost lock", "TestALostLockIsRefusedAtEveryDepthOfItsWork", mutexGo,
 			"for w := working(ctx); w != nil; w = w.within {", "if w := working(ctx); w != nil {"),
 		one("a set heeds only its last queue", "TestASetHeedsEachOfItsQueues", placeGo, "wait = max(wait, q.Wait(", "wait = max(0, q.Wait("),
-		one("the tick of a strong read", "TestTheTickOfAQuietTableIsThePresentOne", onceGo, "o.last(ctx, table.Present, try)", "o.last(ctx, table.Strong, try)"),
+		one("the tick of a strong read", "TestTheTickOfAQuietTableIsThePresentOne", onceGo, "o.last(ctx, table.Present, try, patience)", "o.last(ctx, table.Strong, try, patience)"),
 		one("Apply in Do is under the present term", "TestEachWriteInDoIsUnderTheTermOfThatDo", lockHoldGo, "o.FenceIn(ctx).Apply(ctx, ms, opts...)", "o.fence().Apply(ctx, ms, opts...)"),
 		one("only the innermost Do fences writes", "TestEachWriteInDoIsUnderTheTermOfThatDo", lockHoldGo, "for w := working(ctx); w != nil; w = w.within {", "if w := working(ctx); w != nil {"),
 		one("any Do prolongs a release", "TestHowLongAReleaseTakesThatIsNotAnswered", heldGo, "\tcase h.work(ctx) == nil:\n", "\tcase working(ctx) == nil:\n"),

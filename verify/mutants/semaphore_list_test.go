@@ -17,7 +17,7 @@ var semaphoreMutants = slices.Concat(sizeMutants, newerMutants, pruneMutants, re
 var neighbourMutants = of("./lock",
 	one("a mutex and a semaphore of one name wait for each other", "TestAMutexAndASemaphoreOfOneNameShareNoQueue", "lock/semaphore.go", "\ts.contender.key += \" semaphore\"\n", ""),
 	one("a permit's release puts another ticket", "TestAProcessHasOneTicketHoweverManyOfItsGoroutinesWait", "lock/held.go", "if h.by.front && h.by.queue.behind() > 0 {", "if h.by.queue.behind() > 0 {"),
-	one("a run goes on looking after the end of its ctx", "TestOnceEndsWithItsCtxWhileItLooksForTheLastTime", "lock/once.go", "o.last(ctx, table.Strong, try)", "o.last(context.WithoutCancel(ctx), table.Strong, try)"),
+	one("a run goes on looking after the end of its ctx", "TestOnceEndsWithItsCtxWhileItLooksForTheLastTime", "lock/once.go", "o.last(ctx, table.Strong, try, patience)", "o.last(context.WithoutCancel(ctx), table.Strong, try, patience)"),
 )
 
 // Waiters whose requests Spanner refuses.
@@ -25,7 +25,7 @@ var refusalMutants = of("./lock",
 	one("one refusal ends a wait", "TestARefusalThatPassesDoesNotEndAWait", patienceGo,
 		"return now.Ran(r.first) >= limit", "return true"),
 	one("a refusal in the middle of a wait counts as one at its beginning", "TestARefusalThatPassesDoesNotEndAWait", patienceGo,
-		"table.FaultOf(err), !p.began", "table.FaultOf(err), true"),
+		"fault.Setup && !p.began {", "fault.Setup {"),
 	one("a success does not interrupt refusals", "TestARefusalThatPassesDoesNotEndAWait", patienceGo,
 		"\tdelete(p.refused, step)\n", ""),
 	one("refusals are waited out for ever", "TestAStepThatIsRefusedForLongEndsAWait", patienceGo,
