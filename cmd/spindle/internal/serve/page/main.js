@@ -159,7 +159,7 @@ listen({
   },
   away(f) {
     away(f);
-    status();
+    redraw();
   },
   tick(f) {
     old(f);

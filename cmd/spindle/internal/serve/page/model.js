@@ -77,6 +77,7 @@ export function look(f) {
 
 export function away(f) {
   model.away = {since: performance.now() - f.for, error: f.error};
+  if (!model.looked) model.rev++; // the empty list says why it is empty
 }
 
 // none is what a lock has that has nothing: keys without a value are left out.
