@@ -390,7 +390,7 @@ func (l *leader) remind() {
 // errHung returns StepDown's error if the leader function has not returned.
 func errHung(l *leader) error {
 	if l.course.stage == hung {
-		return fmt.Errorf("the leader function has stalled, and has not returned within one lease duration (%v); the lock is left to expire", l.loop.config.Lease)
+		return fmt.Errorf("the leader function has stalled, and has not returned within one lease duration (%v); unless it returns soon, the lock is left to expire", l.loop.config.Lease)
 	}
 	return fmt.Errorf("the leader function was told to stop, but has not returned within one lease duration (%v); the lock is still held, and will be released once the function returns", l.loop.config.Lease)
 }

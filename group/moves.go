@@ -36,9 +36,7 @@ type moves struct {
 func (m *moves) claimed(c *commit, r result) {
 	t := m.t
 	m.succeeded()
-	if r.sent.Mono > t.conduct.Acked.Mono { // a poll that was sent later may have been answered earlier
-		t.conduct.Acked = r.sent
-	}
+	t.conduct.Heard(r.sent)
 	for _, e := range c.entries(t.m.inventory) {
 		if slices.Contains(r.confirmed, e.Lock) {
 			m.begin(e, r.token)

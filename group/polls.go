@@ -145,7 +145,7 @@ func (p *polls) poll() {
 			return
 		}
 		t.m.g.runs.Beat(sent)
-		t.conduct.Acked = sent
+		t.conduct.Heard(sent)
 		p.retry.Reset()
 		p.seen(s, query)
 	})

@@ -194,7 +194,10 @@ func (m *member) rests() bool {
 // awaitWork waits until all work has returned or the grace period has ended.
 func (m *member) awaitWork() error {
 	m.takeIn(m.caller.gracePeriod, never, m.rests)
-	busy := slices.DeleteFunc(m.inventory.All.Busy(), func(e *share.Entry) bool { return e.Busy.Let || e.Busy.Ended > 1 }) // its partition is free
+	left := m.g.config.Clock.Now().Since(m.out) > m.g.config.Lease
+	busy := slices.DeleteFunc(m.inventory.All.Busy(), func(e *share.Entry) bool {
+		return e.Busy.Let || e.Busy.Ended > 1 || e.Busy.Ended == 1 && left // its partition is free
+	})
 	if len(busy) == 0 {
 		return nil
 	}

@@ -86,7 +86,7 @@ func (u *upkeep) sendPlan(next *plan.Plan) {
 	}, func(head table.Token, err error) {
 		u.publishing = false
 		u.unpublished = err != nil && !elect.First(err)
-		if u.ended("publish", err) && head > u.planning.Head { // a poll may have read a plan that replaced it
+		if u.ended("publish", err) && head > u.planning.Head && !u.planning.Stale { // otherwise, a poll has seen that another plan has replaced it
 			u.plan(u.planning.Published(head, next))
 		}
 		if u.unpublished {

@@ -30,6 +30,8 @@ type queue struct {
 	// succeeded, a goroutine that waited behind them does not give up at its first refusal.
 	patience *elect.Patience
 
+	works atomic.Bool // for a semaphore: a goroutine has claimed a slot
+
 	// ticket is the process's ticket in the table while one goroutine hands it on to the next. Otherwise, it is empty.
 	ticket wait.OwnTicket
 }
@@ -93,6 +95,7 @@ func (q *queue) share(own *elect.Patience) *elect.Patience {
 	if q.patience == nil {
 		q.patience = own
 	}
+	q.patience.Lease = own.Lease
 	return q.patience
 }
 

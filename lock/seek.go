@@ -43,6 +43,9 @@ func (k *seeker) seek(ctx context.Context) (*held, error) {
 			}
 			return nil, k.ended(ctx)
 		}
+		if queues && k.queue.works.Load() { // as if it had sent the requests itself, because it has waited behind those who did
+			k.waiter.patience.Passed("poll")
+		}
 		k.candidate = k.candidate.Again()
 		t, err := k.waiter.acquire(ctx, &k.candidate)
 		switch {
@@ -54,6 +57,7 @@ func (k *seeker) seek(ctx context.Context) (*held, error) {
 		case err != nil:
 			return nil, err
 		}
+		k.queue.works.Store(true)
 		k.pass()
 		queues = false
 		if h, err := k.settle(ctx, k.keep(t)); h != nil || err != nil {

@@ -194,6 +194,7 @@ func (w *waiter) acquire(ctx context.Context, c *elect.Candidate) (*elect.Term, 
 			w.patience.Passed("poll")
 		}
 		if step.Term != nil {
+			w.patience.Passed("claim")
 			w.Own = table.Ticket{} // the claim has deleted it
 			w.inTable.Store(false)
 			if ctx.Err() == nil {

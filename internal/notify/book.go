@@ -90,7 +90,7 @@ func (p *page) noteTickets() {
 
 // note adds a waiter to the page. It returns nil if there are too many.
 func (p *page) note(w waiter) *entry {
-	if len(p.entries) >= mostTold {
+	if len(p.entries) >= mostTold || p.n.noted >= mostNoted {
 		p.forgetSilent()
 	}
 	if len(p.entries) >= mostTold || p.n.noted >= mostNoted {

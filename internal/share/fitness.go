@@ -83,6 +83,13 @@ func (c *Conduct) Failed(now elect.Instant, err error, alone bool, entries ...*E
 	}
 }
 
+// Heard notes that a request was acknowledged. The reply may come after the reply to a request that was sent later.
+func (c *Conduct) Heard(sent elect.Instant) {
+	if sent.Mono > c.Acked.Mono {
+		c.Acked = sent
+	}
+}
+
 // Succeeded records that a partition was claimed or released, or that there is nothing left to do.
 func (c *Conduct) Succeeded() { c.Since, c.Err, c.failures = elect.Instant{}, nil, nil }
 

@@ -187,12 +187,18 @@ func (w *Watch) Elected(t *elect.Term) *Term {
 	w.meter.change(w, func(one *standing) { one.terms[r] = true })
 	w.record(w.meter.wait, waited)
 	w.gap(t)
-	for _, lock := range w.locks { // Prometheus can't tell a counter that appears with 1 from one that has not changed
+	w.countFromZero()
+	return r
+}
+
+// countFromZero makes the counters for losses exist before the loss of a term. Prometheus can't tell a counter that
+// appears with 1 from one that has not changed. Candidates that never hold the lock do not need these counters.
+func (w *Watch) countFromZero() {
+	for _, lock := range w.locks {
 		w.meter.terms.Add(context.Background(), 0, lock, because(Expired))
 		w.meter.terms.Add(context.Background(), 0, lock, because(Superseded))
 		w.meter.fenced.Add(context.Background(), 0, lock)
 	}
-	return r
 }
 
 func because(why Reason) metric.AddOption {

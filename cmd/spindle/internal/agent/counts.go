@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,7 +52,7 @@ func fewAtATime(h http.Handler) http.Handler {
 			defer func() { <-places }()
 			h.ServeHTTP(w, r)
 		default:
-			http.Error(w, fmt.Sprintf("the agent answers at most %d such requests at a time: try again later", most), http.StatusServiceUnavailable)
+			wrong(http.StatusServiceUnavailable, "unavailable", "the agent answers at most %d such requests at a time: try again later", most).write(w)
 		}
 	})
 }

@@ -99,11 +99,11 @@ lock again, even without --restart.
 CMD does not outlive exec. If exec is killed, even with SIGKILL, a watchdog
 process immediately kills CMD's group. On Linux, it also kills processes that
 have left the group but still have SPINDLE_LOCK and SPINDLE_TOKEN in their
-environment. When all of these processes have exited, the watchdog releases the
-lock, so that the next machine does not have to wait until the lease expires. If
-exec is only stopped, the watchdog kills the group shortly before the lease
-expires. If the watchdog is killed, exec starts a new one. If that fails, exec
-ends CMD.
+environment, except hooks. When all of these processes have exited, it releases
+the lock, so that the next machine does not have to wait until the lease
+expires. If exec is only stopped, the watchdog kills the group shortly before
+the lease expires. If the watchdog is killed, exec starts a new one. If that
+fails, exec ends CMD.
 
 Some cases are not covered. When a suspended machine resumes, CMD can run for an
 instant before it is killed. If exec and its watchdog are killed at the same

@@ -241,8 +241,11 @@ func (g *guarding) Extended() {
 // ends (see elect.Limit). If this process is stopped after it has read the clock, the result is too early, which is
 // safe.
 func (g *guarding) until(t *elect.Term) time.Time {
-	now := time.Now()
-	return now.Add(t.Left() + g.lease()/200)
+	now, left := time.Now(), t.Left()
+	if left <= 0 {
+		return now
+	}
+	return now.Add(left + g.lease()/200)
 }
 
 // Deactivate implements service.

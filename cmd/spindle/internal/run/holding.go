@@ -63,6 +63,7 @@ type holding struct {
 	*elect.Keeper
 	kept bool // by heartbeats; false if the lock came too late, or after a signal to end
 	told bool // the loss has been reported
+	lost bool // the loss has been counted
 	done bool // its release has recorded the work
 	book notify.Book
 	beat func() // called after each heartbeat, or nil
@@ -106,6 +107,14 @@ func (r *runner) reportLoss(h *holding, why error) {
 	}
 }
 
+// countLoss counts, at most once per term, that the lock was lost.
+func (r *runner) countLoss(h *holding) {
+	if h != nil && h.kept && !h.lost {
+		h.lost = true
+		r.of.probe.Lost.Inc()
+	}
+}
+
 var errGivenUp = errors.New("given up")
 
 // end ends the term, if there is one, and with it the heartbeats and other background work. If the lock is still held,
@@ -128,7 +137,7 @@ func (r *runner) end(how deed) (ended event) {
 			r.edge.over()
 		}
 		if h.told && ended.what != released {
-			r.of.probe.Lost.Inc()
+			r.countLoss(h)
 		}
 	}()
 	switch {

@@ -26,6 +26,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -218,6 +219,8 @@ func (x *lockCommand) shell(ctx context.Context, command string, token table.Tok
 	return nil
 }
 
+func (x *lockCommand) setToken(t table.Token) { atomic.StoreInt64((*int64)(&x.token), int64(t)) }
+
 // complain logs a problem with the lock.
 func (x *lockCommand) complain(format string, args ...any) { x.log(slog.LevelWarn, format, args...) }
 
@@ -241,8 +244,8 @@ func (x *lockCommand) sayOf(format string, args ...any) {
 // log logs a message with the lock's attributes, under the keys that the library's log uses.
 func (x *lockCommand) log(level slog.Level, format string, args ...any) {
 	about := []slog.Attr{slog.String("lock", x.name), slog.String("id", x.id)}
-	if x.token != 0 {
-		about = append(about, slog.Int64("token", int64(x.token)))
+	if token := atomic.LoadInt64((*int64)(&x.token)); token != 0 { // hooks log from goroutines of their own
+		about = append(about, slog.Int64("token", token))
 	}
 	if x.todo.Key != "" {
 		about = append(about, slog.String("key", x.todo.Key))

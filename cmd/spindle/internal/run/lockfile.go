@@ -86,7 +86,7 @@ func (a account) folder() (string, error) {
 		}
 		why = append(why, err.Error())
 	}
-	return "", fmt.Errorf("no directory is safe for the lock file (%s): set RUNTIME_DIRECTORY to a directory that only this user can write to, or set RuntimeDirectory=spindle in the systemd unit", strings.Join(why, "; "))
+	return "", fmt.Errorf("no directory is safe for the lock file (%s): set RUNTIME_DIRECTORY to a directory that only this user can write to, or set RuntimeDirectory= in the systemd unit to a name of its own", strings.Join(why, "; "))
 }
 
 // serves returns an error if a directory is unsuitable. If makes is true, serves first creates a missing directory.

@@ -98,7 +98,8 @@ func (p *programs) competes(how deed) (pause time.Duration, until time.Time, tro
 }
 
 func (p *programs) begins(h *holding) {
-	p.token, p.m.key = h.Token(), p.todo.Key
+	p.setToken(h.Token())
+	p.m.key = p.todo.Key
 	if p.sized() {
 		p.slot = h.Names()[0]
 	}
@@ -114,7 +115,7 @@ func (p *programs) begins(h *holding) {
 }
 
 func (p *programs) over() {
-	p.token = 0
+	p.setToken(0)
 	p.reports.over()
 	p.ranOut()
 	p.does(false, "%s is no longer held", p.lock)
@@ -241,7 +242,7 @@ func (p *programs) exits() {
 		p.warn("%s left processes outside its process group; %d killed", p.args[0], killed)
 	}
 	if spared > 0 {
-		p.warn("%s left processes that can't be killed because they belong to another user; %d still running without the lock %s", p.args[0], spared, p.lock)
+		p.warn("%s left processes that can't be killed, for example because they belong to another user; %d still running without the lock %s", p.args[0], spared, p.lock)
 	}
 	if key != nil { // the key's signal did not reach exec, but must end exec too, even with --restart
 		p.m.signal = key

@@ -111,6 +111,7 @@ func (r *runner) handle(e event) {
 	}
 	if e.what == lost {
 		r.reportLoss(r.term, e.err)
+		r.countLoss(r.term)
 	}
 	for _, a := range r.m.on(e) {
 		r.handle(r.do(a))

@@ -69,7 +69,7 @@ func (s *services) run(ctx context.Context) {
 }
 
 func (s *services) over() {
-	s.token = 0
+	s.setToken(0)
 	s.reports.over()
 }
 
@@ -116,7 +116,7 @@ func (s *services) try(ctx context.Context) (elect.Step, *terminal.Exit) {
 
 // begins reports a term, and has the service checked before each of the term's heartbeats.
 func (s *services) begins(h *holding) {
-	s.token = h.Token()
+	s.setToken(h.Token())
 	s.say("holding the lock, token %d", h.Token())
 	s.acquired(h.Term)
 	h.Interval, h.beat = s.renew, s.service.Extended

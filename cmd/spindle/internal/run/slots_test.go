@@ -419,7 +419,7 @@ func TestExecNamesTheSlotThatItHolds(t *testing.T) {
 			want = append(want, fmt.Sprintf(`
 *holding %[1]s, token N
 !*jeopardy: %[1]s is still held, but will be lost in Ns unless a heartbeat is acknowledged: heartbeat: rpc error: code = Unavailable desc = the database is away
-!*work left processes that can't be killed because they belong to another user; 1 still running without the lock %[1]s
+!*work left processes that can't be killed, for example because they belong to another user; 1 still running without the lock %[1]s
 *released %[1]s
 work has ended; competing again`, slot)[1:])
 		}

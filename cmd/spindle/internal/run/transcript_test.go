@@ -138,7 +138,7 @@ work has ended; competing again
 			p.exit(0)
 		}, want: `
 *holding job, token N
-!*work left processes that can't be killed because they belong to another user; 1 still running without the lock job
+!*work left processes that can't be killed, for example because they belong to another user; 1 still running without the lock job
 *released job`},
 		"its program ends before it stalls": {
 			change: func(s *site, _ *memstore.Store) { s.exec.restart, s.exec.stall = true, 2*lease },

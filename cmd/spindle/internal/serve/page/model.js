@@ -36,6 +36,7 @@ export function age() {
 }
 
 function looked(at) {
+  if (!model.looked) model.rev++; // an empty list says something else from now on
   model.looked = performance.now();
   model.at = at;
   model.away = null;
@@ -52,6 +53,7 @@ export function snapshot(f) {
   model.rev++;
   if (f.at) looked(f.at);
   else model.looked = model.at = 0; // it has not read the table yet
+  model.away = null;
   if (f.away) away(f.away);
 }
 
