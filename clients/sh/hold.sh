@@ -19,7 +19,7 @@ wait=$(printf %s "$request" | sed -n 's/.*[?&]wait=\([^&]*\).*/\1/p')
 ends=$(($(date +%s) + $(printf %s "$wait" | sed 's/\.[0-9]*//g; s/[0-9]*ms//; s/h/*3600+/; s/m/*60+/; s/s/+/')0))
 
 lines='' dir=''
-trap 'kill "${lines:-$!}" 2>/dev/null; rm -rf "$dir"' EXIT # set before curl starts, because curl alone would keep waiting for the lock
+trap 'kill -KILL "${lines:-$!}" 2>/dev/null; rm -rf "$dir"' EXIT # set before curl starts, because curl alone would keep waiting for the lock
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -27,7 +27,8 @@ dir=$(mktemp -d) || exit 1
 exec 4<&0
 while :; do
   mkfifo "$dir/lines" || exit 1
-  curl -sSN -D "$dir/head" --unix-socket "$socket" -X POST "http://agent/v1/$request" >"$dir/lines" &
+  # Whoever ends this script may signal its whole group. While the command ends, curl must keep the lock.
+  (trap '' HUP INT TERM; exec curl -sSN -D "$dir/head" --unix-socket "$socket" -X POST "http://agent/v1/$request") >"$dir/lines" &
   lines=$!
   exec 3<"$dir/lines"
   rm "$dir/lines"
@@ -63,9 +64,10 @@ trap 'asked=yes; kill -TERM "$command" 2>/dev/null' HUP INT TERM
 "$@" <&4 4<&- &
 command=$!
 {
+  trap '' HUP INT TERM
   while IFS= read -r line <&3; do
     if ! kill -0 "$command" || grep -qs '^State:.Z' "/proc/$command/status"; then
-      exec kill "$lines" # this script was killed, and the command has ended
+      exec kill -KILL "$lines" # this script was killed, and the command has ended
     fi
     case $line in
     *'"event":"stop"'*) kill -TERM "$command" ;; # the lock is held until it is released
@@ -84,7 +86,7 @@ while
   status=$?
   kill -0 "$command" 2>/dev/null # a signal has interrupted the wait
 do :; done
-kill "$watcher" 2>/dev/null
+kill -KILL "$watcher" 2>/dev/null
 
 # The id of a hold is a secret: it must not be in the list of processes.
 released=$(printf 'url = "http://agent/v1/holds/%s/release"\n' "$hold" |

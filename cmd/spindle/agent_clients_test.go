@@ -79,6 +79,7 @@ func TestTheRecipesForClientsHoldLocks(t *testing.T) {
 		"each excludes the other":         (*recipes).exclude,
 		"hold.sh says how it went":        (*recipes).codes,
 		"hold.sh passes on a stop":        (*recipes).stop,
+		"its whole group is told to stop": (*recipes).stopGroup,
 		"hold.sh is ended as it starts":   (*recipes).endStarting,
 		"a process of Java is killed":     (*recipes).killJava,
 		"a thread of Java is interrupted": (*recipes).interruptJava,
@@ -211,6 +212,20 @@ func (r *recipes) stop() {
 	require.NoError(r, p.Process.Signal(syscall.SIGTERM))
 	p.ends(4)
 	assert.Empty(r, r.holds("stop"))
+}
+
+// A signal to the whole group, as timeout and systemd send it, is for the command alone: the lock is held until the command has ended,
+// however long it takes.
+func (r *recipes) stopGroup() {
+	p := r.hold("locks?name=group&lease=6s", "sh", "-c", "trap 'echo stops; read go; exit 3' TERM; echo works; while :; do sleep 0.05; done")
+	p.says("works\n")
+	require.NoError(r, syscall.Kill(-p.Process.Pid, syscall.SIGTERM))
+	p.says("stops\n")
+	time.Sleep(2 * time.Second)
+	assert.NotZero(r, r.token("group"), "released before the command has ended")
+	p.write("go\n")
+	p.ends(3)
+	assert.Empty(r, r.holds("group"))
 }
 
 // A signal that comes as soon as the command runs is for the command, too, which would otherwise work on without the lock.
