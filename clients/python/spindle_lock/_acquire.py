@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Callable, Optional
+from typing import Callable, Optional, Tuple
 
 from . import _ask, _clocks
 from ._ask import SILENCE, Conflict
@@ -24,7 +24,7 @@ log = logging.getLogger("spindle_lock")
 async def acquire(driver: Driver, want: Wanted) -> Optional[Hold]:
     """Return a hold whose lock is held, or None if the work of a ``once`` is done already."""
     deadline = _Deadline(want)
-    leave = await _turn(driver, want, deadline)
+    leave, disown = await _turn(driver, want, deadline)
     conflicts = Backoff(0.02, 1.0)
     try:
         while True:
@@ -45,6 +45,8 @@ async def acquire(driver: Driver, want: Wanted) -> Optional[Hold]:
         raise
     if hold is None:
         leave()
+    else:
+        hold.disown = disown
     return hold
 
 
@@ -74,19 +76,22 @@ class _Deadline:
         return Timeout(f"{why}: not acquired within {self._want.wait} s: wait longer, or do without")
 
 
-async def _turn(driver: Driver, want: Wanted, deadline: _Deadline) -> Callable[[], None]:
-    """Wait until no other thread or task of this process wants the names. Return a function that ends the turn."""
+async def _turn(driver: Driver, want: Wanted, deadline: _Deadline) -> Tuple[Callable[[], None], Callable[[], None]]:
+    """Wait until no other thread or task of this process wants the names.
+
+    Return a function that ends the turn, and one to call when the release begins.
+    """
     bell = driver.bell()
     ticket = turns.ask(want.turns, driver.owner(), bell.ring)
     if not want.turns:
-        return lambda: None
+        return lambda: None, lambda: None
     try:
         if not ticket.granted and not await bell.heard(deadline.left()):
             raise deadline.error(f"{want.names[0]!r}: another thread or task of this program holds it, or waits for it")
     except BaseException:
         turns.leave(ticket)
         raise
-    return lambda: turns.leave(ticket)
+    return lambda: turns.leave(ticket), lambda: turns.disown(ticket)
 
 
 async def _attempt(driver: Driver, want: Wanted, deadline: _Deadline, leave: Callable[[], None]) -> Optional[Hold]:
@@ -165,13 +170,16 @@ async def renew(driver: Driver, hold: Hold) -> None:
 
 def abandon(hold: Hold) -> None:
     """Abandon a request, without waiting. It also releases the lock, which the agent may have acquired already."""
-    if hold.id and (hold.result is None or hold.result.get("event") == "held"):
-        stream = Stream(hold.stream.path)
-        try:
-            if stream.connect():
-                stream.send(request("POST", hold_path(hold.id, "/release")))
-        except AgentUnreachable:
-            pass  # the lock expires with its lease
-        finally:
-            stream.close()
-    hold.stream.close()
+    try:
+        hold.look()  # the lines may have come without having been read
+        if hold.id and (hold.result is None or hold.result.get("event") == "held"):
+            stream = Stream(hold.stream.path)
+            try:
+                if stream.connect():
+                    stream.send(request("POST", hold_path(hold.id, "/release")))
+            finally:
+                stream.close()
+    except AgentUnreachable:
+        pass  # the lock expires with its lease
+    finally:
+        hold.stream.close()

@@ -29,6 +29,7 @@ async def follow(driver: Driver, hold: Hold, tell: Callable[[], None]) -> None:
     finally:
         if hold.loss is not None:
             log.warning("%s", hold.lost())
-        if not hold.released:  # otherwise the release gives the turn to the next, when it has its answer
-            hold.leave()
-        hold.close()
+        if hold.loss is not None or hold.stream.ended.is_set():  # else it was cancelled with all tasks, and the lock is still held
+            if not hold.released:  # otherwise the release gives the turn to the next, when it has its answer
+                hold.leave()
+            hold.close()

@@ -43,6 +43,7 @@ class Hold:
         self.kind = kind
         self.names = names
         self.leave = leave  # gives the turn to the next thread
+        self.disown: Callable[[], None] = lambda: None  # lets this thread ask for the lock again, behind the release
         self.id = ""
         self.result: Optional[Dict[str, Any]] = None  # the line that ended the wait
         self.leaders: List[Optional[Dict[str, Any]]] = []  # that were seen, and not yet reported

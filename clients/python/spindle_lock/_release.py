@@ -25,6 +25,7 @@ async def release(driver: Driver, hold: Hold, verb: str = "/release") -> None:
     in_time = hold.still()
     left = hold.left_ms() / 1000
     hold.released, hold.undone = True, verb == "/release"
+    hold.disown()
     try:
         given = await ask(driver, hold.stream.path, "POST", hold_path(hold.id, verb), (), left + _ANSWERING)
         if given.status == 404:

@@ -29,7 +29,10 @@ class Stream:
         self.at_end = False  # nothing more will come
         self.ended = threading.Event()  # no thread or task needs more
         self._closing = threading.Lock()
-        self._socket: Optional[socket.socket] = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket: Optional[socket.socket] = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as err:
+            raise AgentUnreachable(f"no connection to {path}: {err.strerror}: close descriptors, or raise the limit (ulimit -n)") from None
         self._socket.setblocking(False)
 
     def connect(self) -> bool:

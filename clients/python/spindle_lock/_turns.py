@@ -58,6 +58,11 @@ class Turns:
         self._call(ready)
         return ticket
 
+    def disown(self, ticket: Ticket) -> None:
+        """Let the owner of a ticket ask again, because its lock is being released: the new ticket waits for the end of that."""
+        with self._lock:
+            ticket.owner = None
+
     def leave(self, ticket: Ticket) -> None:
         """Leave all queues, whether it was this ticket's turn or not. Leaving twice does nothing."""
         with self._lock:

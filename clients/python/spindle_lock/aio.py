@@ -62,6 +62,19 @@ def _task(steps: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
     return task
 
 
+async def _ended(task: "asyncio.Future[Any]") -> None:
+    """Cancel a task, and wait until it has ended. If the caller is cancelled meanwhile, cancel the task again."""
+    again: Optional[asyncio.CancelledError] = None
+    while not task.done():
+        task.cancel()
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as err:
+            again = err
+    if again:
+        raise again
+
+
 class Held(HeldBase[asyncio.Event]):
     """A lock that this program holds. Leaving its ``async with`` block releases it.
 
@@ -98,9 +111,17 @@ class Held(HeldBase[asyncio.Event]):
         finally:
             if self._hold.stream.ended.is_set():
                 self._follower.cancel()
+                if self._follower.done():  # it was cancelled before, with all tasks
+                    self._hold.close()
 
     async def run(self, work: Awaitable[T]) -> T:
-        """Await work under this lock, and return its result. If the lock is lost, cancel the work and raise Lost."""
+        """Await work under this lock, and return its result. If the lock is lost, cancel the work and raise Lost.
+
+        Return only when the work has returned, even if the caller is cancelled several times.
+        """
+        if not self.still():
+            work.close() if asyncio.iscoroutine(work) else asyncio.ensure_future(work).cancel()
+            raise self._hold.lost()
         task = asyncio.ensure_future(work)
         lost = _task(self.lost.wait())
         try:
@@ -109,8 +130,7 @@ class Held(HeldBase[asyncio.Event]):
             lost.cancel()
             cut = not task.done()
             if cut:
-                task.cancel()
-                await asyncio.wait([task])
+                await _ended(task)
         if cut:
             raise self._hold.lost() from (None if task.cancelled() else task.exception())
         return task.result()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 import time
 from typing import Any, Callable, Coroutine, List
@@ -10,7 +12,7 @@ from typing import Any, Callable, Coroutine, List
 from spindle_lock import AlreadyHeld, Busy, Lost, Timeout, aio, lock
 
 from .fake import Connection, FakeAgent
-from .world import CONT, KILL, STOP, SpindleTest, clocks_compare
+from .world import CONT, KILL, ROOT, STOP, SpindleTest, clocks_compare
 
 Test = Callable[[Any], Coroutine[Any, Any, None]]
 
@@ -120,6 +122,92 @@ class Asyncio(SpindleTest):
             await held.release()
 
     @in_a_loop
+    async def test_a_lost_lock_starts_no_work(self) -> None:
+        agent, begun = self.agent(), []
+        held = await aio.lock(self.name(), lease=1, agent=agent.path)
+        agent.signal(KILL)
+        await asyncio.wait_for(held.lost.wait(), 20)
+
+        async def work() -> None:
+            begun.append(True)
+
+        with self.assertRaises(Lost):
+            await held.run(work())
+        self.assertEqual([], begun)
+        with self.assertRaises(Lost):
+            await held.release()
+
+    @in_a_loop
+    async def test_work_has_ended_when_its_lock_is_released_however_often_the_caller_is_cancelled(self) -> None:
+        name, done = self.name(), []
+
+        async def work() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                for _ in range(3):  # each cancellation interrupts one of them
+                    try:
+                        await asyncio.sleep(0.2)
+                    except asyncio.CancelledError:
+                        pass
+                done.append(True)
+
+        async def block() -> None:
+            try:
+                async with aio.lock(name) as held:
+                    await held.run(work())
+            finally:
+                self.assertEqual([True], done)
+
+        task = asyncio.ensure_future(block())
+        while not (await _taken(name)):
+            await asyncio.sleep(0.01)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0.05)
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+
+    @in_a_loop
+    async def test_a_lock_outlives_its_follower(self) -> None:
+        name = self.name()
+        async with aio.lock(name, release_at_eof=True) as held:
+            await asyncio.sleep(0.01)
+            held._follower.cancel()  # as when all tasks of a program are cancelled
+            await asyncio.sleep(0.5)
+            self.assertTrue(held.still())
+            self.assertTrue(await _taken(name))
+        self.assertFalse(await _taken(name))
+
+    @in_a_loop
+    async def test_a_wait_whose_lines_were_not_read_holds_nothing(self) -> None:
+        for steps in (1, 2, 3, 4):
+            name = self.name()
+            task = asyncio.ensure_future(_get(name, lease=60))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            time.sleep(0.3)  # the lines come while the loop is blocked
+            task.cancel()
+            try:
+                await (await task).release()
+            except asyncio.CancelledError:
+                pass
+            begin = time.monotonic()
+            async with aio.lock(name, wait=20):
+                self.assertLess(time.monotonic() - begin, 20, "of a lease of 60 s")
+
+    @in_a_loop
+    async def test_a_task_can_ask_again_while_its_release_goes_on(self) -> None:
+        agent, name = self.agent(), self.name()
+        held = await aio.lock(name, lease=30, agent=agent.path)
+        agent.signal(STOP)
+        with self.assertRaises(asyncio.TimeoutError):
+            await asyncio.wait_for(held.release(), 0.2)
+        agent.signal(CONT)
+        async with aio.lock(name, agent=agent.path, wait=20):
+            pass
+
+    @in_a_loop
     async def test_a_stopped_agent_is_noticed_without_its_help(self) -> None:
         agent = self.agent()
         held = await aio.lock(self.name(), lease=1, agent=agent.path)
@@ -209,6 +297,13 @@ class Asyncio(SpindleTest):
         async with aio.lock("a", agent=agent.path) as held:
             self.assertLessEqual(held.left(), 0.4)
             await held.lost.wait()
+
+
+async def _taken(name: str) -> bool:
+    """Report whether any program holds the lock."""
+    script = "import spindle_lock, sys\ntry: spindle_lock.lock(sys.argv[1], wait=0).release()\nexcept spindle_lock.Busy: sys.exit(7)"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, name, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return await process.wait() == 7
 
 
 async def _get(name: str, **options: Any) -> aio.Held:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 import time
 from datetime import timedelta
 
-from spindle_lock import AgentUnreachable, AlreadyHeld, BadRequest, Busy, Lost, NotAcquired, Timeout, lock, semaphore
+from spindle_lock import AgentUnreachable, AlreadyHeld, BadRequest, Busy, Lost, NotAcquired, ReleaseUnknown, Timeout, lock, semaphore
 
 from .world import KILL, SpindleTest
 
@@ -34,6 +35,18 @@ class Locks(SpindleTest):
         self.assertRaises(Lost, held.check)
         self.assertFalse(held.lost.is_set(), "a release is no loss")
         held.release()  # twice does nothing
+
+    def test_without_a_free_descriptor_there_is_no_agent(self) -> None:
+        name, (soft, hard) = self.name(), resource.getrlimit(resource.RLIMIT_NOFILE)
+        held = lock(name)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            with self.assertRaises(ReleaseUnknown):
+                held.release()
+            with self.assertRaisesRegex(AgentUnreachable, "close descriptors"):
+                lock(self.name())
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     def test_tokens_grow(self) -> None:
         name, tokens = self.name(), []
