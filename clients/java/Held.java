@@ -96,15 +96,15 @@ public final class Held implements AutoCloseable {
             }
             line = decided();
             token = number(line, "token", 0);
+            Thread follower = new Thread(this::follow, "spindle " + request);
+            follower.setDaemon(true);
+            follower.start(); // may fail if there are too many threads
             held = true;
         } finally {
             if (!held) {
                 connection.close();
             }
         }
-        Thread follower = new Thread(this::follow, "spindle " + request);
-        follower.setDaemon(true);
-        follower.start();
     }
 
     /** Whether the program may act now. It only compares clocks, and sends no request. */

@@ -26,7 +26,7 @@ async function turnsOf({ kind, names, socket, wait, signal }) {
   if (kind === 'semaphores') return () => {};
   const keys = names.map((name) => JSON.stringify([socket, name]));
   if (wait === 0 && !allFree(keys)) throw new BusyError(names, 'another task of this program holds it, or waits for it');
-  const limit = limited(signal, wait, new TimeoutError(names));
+  const limit = limited(signal, wait, wait === 0 ? new BusyError(names, 'another task of this program asks for it') : new TimeoutError(names));
   try {
     return await takeTurns(keys, limit.signal);
   } finally {

@@ -101,6 +101,7 @@ export class Hold {
   async cancel() {
     if (this.#state === 'over') return;
     this.#state = 'leaving';
+    if (!this.id) await new Promise(afterInput); // its lines may have come without having been read
     if (this.id) await ask(this.socket, 'POST', `/v1/holds/${this.id}/release`, answerLimit).catch(() => {});
     this.over();
   }

@@ -40,7 +40,7 @@ async function attempt(hold, token, what, deadline, repeated) {
   // The agent was started again, and does not know the hold. It releases the lock for a program that knows the hold's id.
   const query = new URLSearchParams([...hold.heldNames.map((name) => ['name', name]), ['token', token], ['hold', hold.id]]);
   const orphan = await ask(hold.socket, 'POST', `/v1/release?${query}`, limit);
-  if (repeated && [404, 410].includes(orphan.status)) throw new ReleaseUnknownError(hold.names, 'the agent ended before it answered: either it released the lock, or the lock was lost before');
+  if (repeated && orphan.status !== 200) throw new ReleaseUnknownError(hold.names, 'the agent ended before it answered: either it released the lock, or the lock was lost before');
   if (what === 'done') throw new LostError(hold.names, 'agent', 'the agent was started again, so the run is not recorded as done, and another program runs it again');
   judge(hold, orphan);
 }

@@ -55,6 +55,27 @@ describe('lock', { concurrency: true, timeout: 40_000 }, () => {
     await (await lock(name, { socket, wait: soon })).release();
   });
 
+  it('leaves nothing behind if its wait is aborted while its lines lie unread', async () => {
+    for (const turns of [2, 4, 6]) {
+      const name = newName();
+      const waits = lock(name, { socket, lease: long, signal: AbortSignal.timeout(50) });
+      waits.catch(() => {});
+      for (let n = 0; n < turns; n++) await new Promise((then) => setImmediate(then));
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300); // the lines come, and the signal's time passes
+      await waits.then((held) => held.release(), (error) => assert.equal(error.name, 'TimeoutError'));
+      await (await lock(name, { socket, wait: soon })).release();
+    }
+  });
+
+  it('is busy, and not too late, if another task asks for a part of the set at the same time', async () => {
+    const names = [newName(), newName()];
+    const all = await Promise.allSettled([lock(names, { socket, wait: 0 }), lock(names[1], { socket, wait: 0 })]);
+    for (const { status, reason, value } of all) {
+      if (status === 'rejected') assert.equal(reason.code, 'busy');
+      else await value.release();
+    }
+  });
+
   it('is released at the end of a block that uses it', { skip: !Symbol.asyncDispose }, async () => {
     const name = newName();
     const held = await lock(name, { socket, lease: long });

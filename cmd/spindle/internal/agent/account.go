@@ -18,6 +18,7 @@ type status struct {
 	stops    string  // why the program was asked to stop, or ""
 	refusal  error   // why the lock was not acquired
 	lost     string  // why the program lost the lock, or ""
+	gone     bool    // the agent released the lock because the program was gone
 	done     bool    // the release was also to record the key as done
 	ended    error   // why the lock was lost, as the lock itself reported it
 	failure  error   // why the release failed
@@ -66,6 +67,8 @@ func (s status) becameOf(done bool) answer {
 		return wrong(http.StatusGone, "lost", "the key was not recorded as done, because the hold had already ended: ask for a new hold to run the key again")
 	case s.lost != "":
 		return wrong(http.StatusGone, "lost", "%s", s.lost)
+	case s.gone:
+		return wrong(http.StatusGone, "lost", "the lock had been released before, because the program's process or connection ended")
 	case s.failure == nil:
 		return ok(map[string]string{"state": "released"})
 	case errors.Is(s.failure, lock.ErrNotHeld), errors.Is(s.failure, spindle.ErrSuperseded), errors.Is(s.failure, spindle.ErrExpired):

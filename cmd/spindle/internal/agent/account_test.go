@@ -90,27 +90,31 @@ func TestTheAnswerToAReleaseSaysWhatBecameOfTheLock(t *testing.T) {
 	undone, why := want{http.StatusGone, "not recorded as done"}, want{http.StatusGone, `"detail":"why"`}
 	for _, c := range []struct {
 		lost         string
+		gone         bool
 		failure      error
 		want, undone want // undone: if the program asked to record the key, but it was not recorded
 	}{
-		{"", nil, released, undone},
-		{"", lock.ErrNotHeld, want{http.StatusGone, lock.ErrNotHeld.Error()}, undone},
-		{"", spindle.ErrSuperseded, want{http.StatusGone, spindle.ErrSuperseded.Error()}, undone},
-		{"", spindle.ErrExpired, want{http.StatusGone, spindle.ErrExpired.Error()}, undone},
-		{"", context.DeadlineExceeded, unknown, undone},
-		{"", errPlain, unknown, undone},
-		{"why", nil, why, why},
-		{"why", lock.ErrNotHeld, why, why},
-		{"why", spindle.ErrSuperseded, why, why},
-		{"why", spindle.ErrExpired, why, why},
-		{"why", context.DeadlineExceeded, why, why},
-		{"why", errPlain, why, why},
+		{"", false, nil, released, undone},
+		{"", false, lock.ErrNotHeld, want{http.StatusGone, lock.ErrNotHeld.Error()}, undone},
+		{"", false, spindle.ErrSuperseded, want{http.StatusGone, spindle.ErrSuperseded.Error()}, undone},
+		{"", false, spindle.ErrExpired, want{http.StatusGone, spindle.ErrExpired.Error()}, undone},
+		{"", false, context.DeadlineExceeded, unknown, undone},
+		{"", false, errPlain, unknown, undone},
+		{"why", false, nil, why, why},
+		{"why", false, lock.ErrNotHeld, why, why},
+		{"why", false, spindle.ErrSuperseded, why, why},
+		{"why", false, spindle.ErrExpired, why, why},
+		{"why", false, context.DeadlineExceeded, why, why},
+		{"why", false, errPlain, why, why},
+		{"", true, nil, want{http.StatusGone, "released before"}, undone}, // another program may have it
+		{"", true, errPlain, want{http.StatusGone, "released before"}, undone},
+		{"why", true, nil, why, why},
 	} {
 		for _, r := range []struct {
 			recorded, done bool
 			want           want
 		}{{false, false, c.want}, {true, false, c.want}, {true, true, c.want}, {false, true, c.undone}} {
-			s := status{phase: over, lost: c.lost, failure: c.failure, done: r.recorded}
+			s := status{phase: over, lost: c.lost, gone: c.gone, failure: c.failure, done: r.recorded}
 			said := httptest.NewRecorder()
 			s.becameOf(r.done).write(said)
 			assert.Equal(t, r.want.status, said.Code, "%+v, done=%v", s, r.done)

@@ -212,7 +212,7 @@ func (h *hold) do(a action, e event) {
 	case release:
 		h.lift()
 		done := e.done && h.status().lost == "" // the agent records no key after it has reported a loss
-		h.change(func(s *status) { s.done = done })
+		h.change(func(s *status) { s.done, s.gone = done, e.what == gone })
 		h.term.returned <- done
 	case discard:
 		h.term.returned <- false

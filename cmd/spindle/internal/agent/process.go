@@ -59,5 +59,5 @@ func (a *attention) every() time.Duration {
 	if a.Limit == 0 {
 		return time.Hour
 	}
-	return max(a.Limit/8, time.Millisecond)
+	return a.Limit / 8
 }

@@ -76,7 +76,7 @@ var everyKind = []string{
 	"lease", // how long a program keeps the lock after its agent has failed; the default is 10s
 	"wait",  // how long to wait, such as 30s; the default is forever; with 0, the HTTP status says whether the lock was acquired
 	"eof",   // release: closing the connection releases the lock, even if the process is still running
-	"stall", // the program loses the lock if it has not read its lines for this long; the default is never
+	"stall", // the program loses the lock if it has not read its lines for this long, at least 100ms; the default is never
 	"label", // what the program is called in spindle ls; the default is its command
 	"value", // text that others see next to the holder
 }
@@ -164,6 +164,8 @@ func (p *parser) limits(r *request) {
 	switch {
 	case r.lease < 100*time.Millisecond || r.lease > table.MaxLease:
 		p.refuse("lease=%v must be at least 100ms and at most %v", r.lease, table.MaxLease)
+	case r.stall > 0 && r.stall < 100*time.Millisecond:
+		p.refuse("stall=%v must be at least 100ms; leave it out if the program may leave its lines unread", r.stall)
 	case len(r.value) > table.MaxValue || !utf8.ValidString(r.value):
 		p.refuse("value= must be valid UTF-8 and at most %d bytes long; it has %d bytes", table.MaxValue, len(r.value))
 	case r.kind == elections && r.priority > table.MaxRank:
