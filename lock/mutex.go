@@ -60,9 +60,9 @@ func newMutex(c *contender, names ...string) mutex {
 // shorter.
 //
 // Lock keeps trying during an outage of Spanner. If the table, a permission or credentials go missing while Lock waits,
-// it tries again. It returns the error once requests have been refused for one lease, or for 10 s if that is longer. If
-// the table or a permission is missing when Lock begins, or if waiting can't fix the error, Lock returns the error
-// immediately.
+// it tries again. It returns the error once requests have been refused for one lease, or for 10 s if that is longer. It
+// returns the error immediately if waiting can't fix it, and also if the table or a permission is missing when Lock
+// begins, unless requests of goroutines ahead of it in this process have succeeded.
 //
 // Lock queues behind the other goroutines of this process, including one that has locked this value. A goroutine that
 // has acquired the lock keeps the other goroutines waiting until it calls Unlock or returns from Do, even if it loses
