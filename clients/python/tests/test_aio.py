@@ -139,9 +139,10 @@ class Asyncio(SpindleTest):
 
     @in_a_loop
     async def test_work_has_ended_when_its_lock_is_released_however_often_the_caller_is_cancelled(self) -> None:
-        name, done = self.name(), []
+        name, begun, done = self.name(), asyncio.Event(), []
 
         async def work() -> None:
+            begun.set()
             try:
                 await asyncio.sleep(60)
             finally:
@@ -160,8 +161,7 @@ class Asyncio(SpindleTest):
                 self.assertEqual([True], done)
 
         task = asyncio.ensure_future(block())
-        while not (await _taken(name)):
-            await asyncio.sleep(0.01)
+        await begun.wait()
         for _ in range(2):
             task.cancel()
             await asyncio.sleep(0.05)
