@@ -1,11 +1,11 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -169,12 +169,13 @@ func (m *member) overdue() share.Entries {
 // remind logs only the one about the work that has been overdue longest.
 func (m *member) remind() {
 	now, late := m.g.config.Clock.Now(), m.overdue()
-	due := slices.DeleteFunc(slices.Clone(late), func(e *share.Entry) bool { return now.Ran(e.Busy.Since) < 2*e.Busy.Reminded })
-	for _, e := range due {
-		e.Busy.Reminded = now.Ran(e.Busy.Since)
+	var first *share.Entry
+	for _, e := range late {
+		if waited := now.Ran(e.Busy.Since); waited >= 2*e.Busy.Reminded {
+			e.Busy.Reminded, first = waited, cmp.Or(first, e)
+		}
 	}
-	if len(due) > 0 {
-		first := due[0]
+	if first != nil {
 		m.voice.log.Warn("work has not returned after its context was canceled; until it returns, this member can't claim the partition again, and releases it only if LetGo is called", "partition", first.Name, "waited", first.Busy.Reminded.Round(time.Millisecond), "partitions", len(late))
 	}
 }

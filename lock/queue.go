@@ -26,8 +26,8 @@ type queue struct {
 	slots map[*waiter]string   // the slot of a semaphore that each goroutine holds or is about to claim
 	nonce string               // identifies the process in its tickets
 
-	// patience is that of all goroutines that have been at the front for a mutex or a set. When their requests have
-	// succeeded, a goroutine that waited behind them does not give up at its first refusal.
+	// The goroutines that reach the front for a mutex or a set share patience. If the requests of one goroutine have
+	// succeeded, the goroutines behind it do not give up at their first refusal.
 	patience *elect.Patience
 
 	works atomic.Bool // for a semaphore: a goroutine has claimed a slot

@@ -173,8 +173,8 @@ func TestARefusalThatPassesDoesNotEndAWait(t *testing.T) {
 }
 
 // A refusal that passes does not end the waits of goroutines that have waited behind one that had the lock: their first request comes
-// long after they began to wait. If the refusals last, all of them end at the same time, and not one after the other. If the table is
-// missing from the beginning, nobody waits.
+// long after they began to wait. If the refusals last, all waits end at the same time, and not one after the other. If the table was
+// missing at the first request, each call returns the error immediately.
 func TestGoroutinesOfAProcessWaitOutARefusalTogether(t *testing.T) {
 	for name, err := range mayPass {
 		for _, lasts := range []time.Duration{time.Second, time.Hour} {

@@ -27,7 +27,7 @@ dir=$(mktemp -d) || exit 1
 exec 4<&0
 while :; do
   mkfifo "$dir/lines" || exit 1
-  # Whoever ends this script may signal its whole group. While the command ends, curl must keep the lock.
+  # A signal may go to the whole process group. curl ignores it, because curl must keep the lock until the command has ended.
   (trap '' HUP INT TERM; exec curl -sSN -D "$dir/head" --unix-socket "$socket" -X POST "http://agent/v1/$request") >"$dir/lines" &
   lines=$!
   exec 3<"$dir/lines"

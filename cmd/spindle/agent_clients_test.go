@@ -79,7 +79,7 @@ func TestTheRecipesForClientsHoldLocks(t *testing.T) {
 		"each excludes the other":         (*recipes).exclude,
 		"hold.sh says how it went":        (*recipes).codes,
 		"hold.sh passes on a stop":        (*recipes).stop,
-		"its whole group is told to stop": (*recipes).stopGroup,
+		"its process group gets a signal": (*recipes).stopGroup,
 		"hold.sh is ended as it starts":   (*recipes).endStarting,
 		"a process of Java is killed":     (*recipes).killJava,
 		"a thread of Java is interrupted": (*recipes).interruptJava,

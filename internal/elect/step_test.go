@@ -296,7 +296,8 @@ func TestAClaimIsForgottenOnceAnotherCandidateHoldsTheLock(t *testing.T) {
 	})
 }
 
-// A claim that is committed so late that the rows it was based on may be out of date is disowned: nobody would confirm it.
+// A candidate disowns its claim if the claim is committed so long after the poll that the rows may have changed in between. Nobody
+// confirms such a claim, so the lock would stay claimed for a lease.
 func TestAClaimThatIsCommittedTooLateIsDisowned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}

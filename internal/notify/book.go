@@ -90,10 +90,10 @@ func (p *page) noteTickets() {
 
 // note adds a waiter to the page. It returns nil if there are too many.
 func (p *page) note(w waiter) *entry {
-	if len(p.entries) >= mostTold || p.n.noted >= mostNoted {
+	if p.isFull() {
 		p.forgetSilent()
 	}
-	if len(p.entries) >= mostTold || p.n.noted >= mostNoted {
+	if p.isFull() {
 		return nil
 	}
 	e := &entry{ticket: table.Ticket{Time: w.time, Grace: table.MaxGrace}}
@@ -101,6 +101,8 @@ func (p *page) note(w waiter) *entry {
 	p.n.noted++
 	return e
 }
+
+func (p *page) isFull() bool { return len(p.entries) >= mostTold || p.n.noted >= mostNoted }
 
 // forgetSilent removes the followers that have not asked lately, because most of them have died.
 func (p *page) forgetSilent() {
@@ -266,15 +268,15 @@ func (p *page) inOrder() (order []waiter) {
 	for w := range p.entries {
 		order = append(order, w)
 	}
+	silence := func(e *entry) int {
+		if p.isSilent(e) {
+			return 1
+		}
+		return 0
+	}
 	slices.SortFunc(order, func(a, b waiter) int {
 		x, y := p.entries[a], p.entries[b]
-		if s := p.isSilent(x); s != p.isSilent(y) {
-			if s {
-				return 1
-			}
-			return -1
-		}
-		return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(a.turn(), b.turn()), cmp.Compare(x.ticket.RoundTrip, y.ticket.RoundTrip), cmp.Compare(a.nonce, b.nonce))
+		return cmp.Or(cmp.Compare(silence(x), silence(y)), cmp.Compare(x.rank, y.rank), cmp.Compare(a.turn(), b.turn()), cmp.Compare(x.ticket.RoundTrip, y.ticket.RoundTrip), cmp.Compare(a.nonce, b.nonce))
 	})
 	return order
 }

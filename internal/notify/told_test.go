@@ -142,7 +142,7 @@ func TestFollowersAreToldByRankAndSpeed(t *testing.T) {
 	})
 }
 
-// Followers that died without a word delay nobody when the lock is released, whatever their ranks, and make room for those that live.
+// Followers that have died delay no living follower when the lock is released, whatever the ranks, and do not fill the leader's book.
 func TestFollowersThatDiedDelayNobody(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder := w.process()

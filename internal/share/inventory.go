@@ -59,8 +59,7 @@ type Assignment struct {
 	Reminded time.Duration // how long it had been revoked at the last warning that its work has not returned
 	Lost     bool          // its lease row is missing, so the partition is polled instead of being released
 	Let      bool          // the release does not wait for the work
-
-	Ended int // how many terms have ended since it began
+	Ended    int           // how many terms have ended since it began
 }
 
 // Ref returns the key of the entry's lease row.

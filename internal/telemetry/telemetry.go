@@ -194,9 +194,10 @@ func (w *Watch) Elected(t *elect.Term) *Term {
 // countFromZero makes the counters for losses exist before the loss of a term. Prometheus can't tell a counter that
 // appears with 1 from one that has not changed. Candidates that never hold the lock do not need these counters.
 func (w *Watch) countFromZero() {
+	expired, superseded := because(Expired), because(Superseded)
 	for _, lock := range w.locks {
-		w.meter.terms.Add(context.Background(), 0, lock, because(Expired))
-		w.meter.terms.Add(context.Background(), 0, lock, because(Superseded))
+		w.meter.terms.Add(context.Background(), 0, lock, expired)
+		w.meter.terms.Add(context.Background(), 0, lock, superseded)
 		w.meter.fenced.Add(context.Background(), 0, lock)
 	}
 }
@@ -211,8 +212,9 @@ func (t *Term) Over(why Reason) (first bool) {
 	t.once.Do(func() {
 		first = true
 		w := t.watch
+		reason := because(why)
 		for _, lock := range w.locks {
-			w.meter.terms.Add(context.Background(), 1, lock, because(why))
+			w.meter.terms.Add(context.Background(), 1, lock, reason)
 		}
 		w.record(w.meter.term, time.Since(t.began))
 		if why == Superseded || why == Expired {

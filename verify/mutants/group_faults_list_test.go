@@ -25,7 +25,7 @@ var groupFaultMutants = of("./group",
 	one("a member that works on nothing is healthy", "TestAMemberThatWorksOnNothingBecauseNothingSucceedsSaysSo", groupHealthGo,
 		"t.conduct.FailingSince(acted)", "t.conduct.FailingSince(acted+1)"),
 	one("work that hangs is said once", "TestEachTimeThatWorkHangsIsSaid", groupHealthGo,
-		"\t\te.Busy.Reminded = now.Ran(e.Busy.Since)\n", "\t\te.Busy.Reminded = 1 << 60\n"),
+		"e.Busy.Reminded, first = waited,", "e.Busy.Reminded, first = 1<<60,"),
 	one("members of each list plan for themselves", "TestACanaryWithANewerListHasItsShare", planningGo,
 		"if !Present(o) || s.Unreadable[name] != nil {", "if !Present(o) || s.Unreadable[name] != nil || o.LeaseRecord.ListDigest != p.Setting.List.Digest() {"),
 )

@@ -120,7 +120,10 @@ class Held(HeldBase[asyncio.Event]):
         Return only when the work has returned, even if the caller is cancelled several times.
         """
         if not self.still():
-            work.close() if asyncio.iscoroutine(work) else asyncio.ensure_future(work).cancel()
+            if asyncio.iscoroutine(work):
+                work.close()
+            else:
+                asyncio.ensure_future(work).cancel()
             raise self._hold.lost()
         task = asyncio.ensure_future(work)
         lost = _task(self.lost.wait())

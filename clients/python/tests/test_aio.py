@@ -71,6 +71,16 @@ class Asyncio(SpindleTest):
             with self.assertRaises(Timeout):
                 await asyncio.ensure_future(_get(name, wait=0.05))
 
+    async def _holds_nothing_once_cancelled(self, name: str, task: "asyncio.Task[aio.Held]") -> None:
+        task.cancel()
+        try:
+            await (await task).release()
+        except asyncio.CancelledError:
+            pass
+        begin = time.monotonic()
+        async with aio.lock(name, wait=20):
+            self.assertLess(time.monotonic() - begin, 20, "of a lease of 60 s")
+
     @in_a_loop
     async def test_a_cancelled_wait_holds_nothing(self) -> None:
         name = self.name()
@@ -80,14 +90,7 @@ class Asyncio(SpindleTest):
             in_the_queue.cancel()
         task = asyncio.ensure_future(_get(name, lease=60))
         await asyncio.sleep(0.02)  # at some moment of the acquisition, or after it
-        task.cancel()
-        try:
-            await (await task).release()
-        except asyncio.CancelledError:
-            pass
-        begin = time.monotonic()
-        async with aio.lock(name, wait=20):
-            self.assertLess(time.monotonic() - begin, 20, "of a lease of 60 s")
+        await self._holds_nothing_once_cancelled(name, task)
 
     @in_a_loop
     async def test_a_cancelled_block_releases_its_lock(self) -> None:
@@ -187,14 +190,7 @@ class Asyncio(SpindleTest):
             for _ in range(steps):
                 await asyncio.sleep(0)
             time.sleep(0.3)  # the lines come while the loop is blocked
-            task.cancel()
-            try:
-                await (await task).release()
-            except asyncio.CancelledError:
-                pass
-            begin = time.monotonic()
-            async with aio.lock(name, wait=20):
-                self.assertLess(time.monotonic() - begin, 20, "of a lease of 60 s")
+            await self._holds_nothing_once_cancelled(name, task)
 
     @in_a_loop
     async def test_a_task_can_ask_again_while_its_release_goes_on(self) -> None:

@@ -142,7 +142,7 @@ func isWatchdog(p procfs.Proc) bool {
 
 // KillMarked kills every process that was started with all of the given entries in its environment, and reports whether
 // it found any. It also kills processes that have left their group. It skips processes that have the variable except in
-// their environment, and those whose environment it may not read, such as those of other users.
+// their environment. It also skips processes whose environment it may not read, such as other users' processes.
 func KillMarked(except string, entries ...string) (found bool) {
 	if !ours() || len(entries) == 0 {
 		return false

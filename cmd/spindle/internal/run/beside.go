@@ -128,9 +128,9 @@ func (g *guarding) switchOff(late func(error)) error {
 const longestAttempt = 10 * time.Second
 
 // watchdogAction kills the processes that have left the program's group but still have the lock's variables in their
-// environment, except exec's hooks. This is possible only on Linux. It looks for them again until none is left, for up to a second, because
-// they may start others while it looks. If exec is only stopped or too slow, watchdogAction says so and does nothing
-// else, because exec may continue and still hold the lock.
+// environment, except exec's hooks. This is possible only on Linux. It looks for them again until none is left, for up
+// to a second, because they may start others while it looks. If exec is only stopped or too slow, watchdogAction says so
+// and does nothing else, because exec may continue and still hold the lock.
 //
 // If exec has exited, watchdogAction waits until these processes and the program's group are gone. It then releases the
 // lock, so that the next machine does not have to wait until the lease expires. If processes are left after one lease

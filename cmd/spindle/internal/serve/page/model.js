@@ -52,8 +52,7 @@ export function snapshot(f) {
   for (const l of f.locks) put(l, before.get(l.name));
   model.rev++;
   if (f.at) looked(f.at);
-  else model.looked = model.at = 0; // it has not read the table yet
-  model.away = null;
+  else Object.assign(model, {looked: 0, at: 0, away: null}); // it has not read the table yet
   if (f.away) away(f.away);
 }
 
